@@ -25,7 +25,7 @@ OF_FRONTS = {
     "Episode",
     "Graph",
     "Pass",
-    "Preview",
+    "RequestPreview",
     "Prices",
     "RunRequest",
     "RunSpan",

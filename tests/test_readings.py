@@ -23,7 +23,7 @@ BY_READING = frozenset(
         "engine/run/loop.py",
     }
 )
-"""What they store is checked in the same transaction by a `Reading` of all that the model was shown."""
+"""What they store is checked in the same transaction by a `ModelInput` of all that the model was shown."""
 
 OTHERWISE = {
     "engine/run/model_call.py": "while a run goes on, what it shows is not edited: that is refused; a pass of a"

@@ -1,5 +1,4 @@
-"""Folders for temporary files: those of processes that were killed are removed at the next start. And files that are
-written at once or not at all."""
+"""Folders for temporary files, which are cleaned up after killed processes; and files written as a whole."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from perdure.cli.views.view import outcome
 from perdure.core.messages import ToolResult
-from perdure.features.files.commands import Entry, select_files
+from perdure.features.files.commands import UploadEntry, select_files
 from tests.support.office_files import pdf_of
 from tests.support.programs import perdure
 
@@ -46,7 +46,7 @@ def test_what_is_left_out_of_a_directory(tmp_path: Path) -> None:
         *(".git/", "node_modules/", "out/", "run.log", "deep/more.log", "docs/secret.key.txt"),
         *("image.png", "data.bin2", "empty.py", "link.py"),
     }
-    assert list(select_files([tmp_path / "a.py"], max_bytes=1)) == [Entry(tmp_path / "a.py", "a.py")]
+    assert list(select_files([tmp_path / "a.py"], max_bytes=1)) == [UploadEntry(tmp_path / "a.py", "a.py")]
 
 
 def test_a_directory_is_uploaded_and_listed(tmp_path: Path) -> None:

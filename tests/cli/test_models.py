@@ -14,7 +14,7 @@ from perdure.cli.chat.slash import run_command
 from perdure.cli.session.session import ChatSession
 from perdure.cli.views.context import cells
 from perdure.cli.views.text import TextView
-from perdure.providers.choosing import Choice
+from perdure.providers.choosing import DefaultModel
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
 from tests.providers.fake_provider import fake_provider
@@ -76,7 +76,7 @@ async def test_the_chat_tells_of_another_default_once() -> None:
     """In one line, when the first run with it begins."""
     async with open_chat(person=False, terminal=False) as chat:
         chat.session.agent = await chat.agent.update(model=None)
-        chat.perdure.app.models.choice = Choice(MODEL, "from a key")
+        chat.perdure.app.models.choice = DefaultModel(MODEL, "from a key")
         await chat.type_lines("hello", "again")
 
         shown = chat.out.getvalue() + chat.err.getvalue()

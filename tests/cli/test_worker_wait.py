@@ -12,7 +12,7 @@ import pytest
 
 from perdure.cli.commands.serve import open_library
 from perdure.core.errors import StoreUnavailable
-from perdure.server.serving.acceptor import Shares
+from perdure.server.serving.acceptor import ConnectionCounts
 from perdure.server.serving.supervisor import WorkerLine
 from perdure.settings import Settings
 from tests.support.cut_lines import CutLine
@@ -23,7 +23,7 @@ from tests.support.postgres_server import address_of_an_empty_store
 def worker_line(*, is_replacement: bool) -> Iterator[tuple[WorkerLine, socket.socket]]:
     """The files of a worker, and its supervisor's end of the line."""
     ours, theirs = socket.socketpair()
-    with ours, theirs, closing(Shares.create(1)) as shares:
+    with ours, theirs, closing(ConnectionCounts.create(1)) as shares:
         theirs.setblocking(False)
         yield WorkerLine(theirs, theirs, (shares, 0), is_replacement), ours
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.sections.assemble import Counts, View, assemble, canonical, check_legal, digest_of, tail
+from perdure.context.sections.assemble import MemoryCounts, View, assemble, canonical, check_legal, digest_of, tail
 from perdure.core.errors import IllegalLog
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message, Part, Text, ToolCall, ToolResult
@@ -249,8 +249,8 @@ def test_the_tail_tells_date_and_counts_where_the_agent_lives() -> None:
     """One line of JSON; after midnight in Tokyo it is tomorrow already."""
     late = datetime(2026, 11, 20, 15, 5, tzinfo=UTC)
 
-    assert tail(late, "Asia/Tokyo", Counts(messages=3, passages=4, tags=("a",)), prefix=PREFIX) == (
+    assert tail(late, "Asia/Tokyo", MemoryCounts(messages=3, passages=4, tags=("a",)), prefix=PREFIX) == (
         '{"type": "context_status", "date": "2026-11-21", "weekday": "Saturday", "time": "00:05",'
         ' "timezone": "Asia/Tokyo", "recall_messages": 3, "archival_passages": 4}'
     )
-    assert '"time": "15:05"' in tail(late, "Europe/Atlantis", Counts(), prefix=PREFIX)
+    assert '"time": "15:05"' in tail(late, "Europe/Atlantis", MemoryCounts(), prefix=PREFIX)

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.prompts import base_prompt
-from perdure.context.sections.assemble import Counts, Place, blocks_xml, compile_opening, compile_system, compile_tools
+from perdure.context.sections.assemble import (
+    MemoryCounts,
+    PrefixPlace,
+    blocks_xml,
+    compile_opening,
+    compile_system,
+    compile_tools,
+)
 from perdure.context.sections.envelopes import envelope
 from perdure.core.blocks import Block
 from perdure.core.ids import DEFAULT_ORG, AgentId, BlockId, ToolId
@@ -20,7 +27,7 @@ from perdure.core.specs import Tool, ToolSpec
 from perdure.testing.clock import START
 from tests.support.strategies import any_text, blocks, effort
 
-COUNTS = Counts(messages=12, passages=3, tags=("work", "home"))
+COUNTS = MemoryCounts(messages=12, passages=3, tags=("work", "home"))
 
 
 def block(label: str = "human", value: str = "Ada", **fields: Any) -> Block:
@@ -88,7 +95,7 @@ def test_what_differs_between_conversations_stands_behind_the_system_text() -> N
     at = datetime(2026, 11, 28, 5, 15, tzinfo=UTC)
 
     assert compile_opening(
-        COUNTS, Place(agent_id=AgentId("agent-1"), conversation="conv-2", compiled_at=at), marker="7" * 15
+        COUNTS, PrefixPlace(agent_id=AgentId("agent-1"), conversation="conv-2", compiled_at=at), marker="7" * 15
     ) == (
         "<memory_metadata>\n- AGENT_ID: agent-1\n- CONVERSATION_ID: conv-2\n"
         "- System prompt last recompiled: 2026-11-28 05:15:00 AM UTC+0000\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
-from perdure.core.incoming.principals import Used, UseLimits, day_of
+from perdure.core.incoming.principals import PeriodUsage, UseLimits, day_of
 from perdure.features.access.directory import AuditLog, Keys, Organisations, Users
 from perdure.features.access.values import START_CHARS, ApiKey, AuditEntry, AuditFilter, Organisation, User, digest_of
 from perdure.storage.tx import Tx
@@ -179,31 +179,39 @@ class AccessContract(Contract):
         async with self.open_store() as store, self.open_store(org_id=ACME) as other:
 
             def add(tx: Tx, days: int) -> None:
-                tx.used.add_today({"agent-1": Used(1, 10, 0.5)}, at=AT + timedelta(days=days))
+                tx.used.add_today({"agent-1": PeriodUsage(1, 10, 0.5)}, at=AT + timedelta(days=days))
 
             for days in (0, 0, 1):
                 await store.write(add, days)
 
-            def used(tx: Tx, days: int) -> Used:
+            def used(tx: Tx, days: int) -> PeriodUsage:
                 return tx.used.get("agent-1", day_of(AT + timedelta(days=days)))
 
-            assert [await store.read(used, days) for days in range(3)] == [Used(2, 20, 1), Used(1, 10, 0.5), Used()]
-            assert await other.read(used, 0) == Used()
+            assert [await store.read(used, days) for days in range(3)] == [
+                PeriodUsage(2, 20, 1),
+                PeriodUsage(1, 10, 0.5),
+                PeriodUsage(),
+            ]
+            assert await other.read(used, 0) == PeriodUsage()
             await store.write(add, 2)
-            assert [await store.read(used, days) for days in range(3)] == [Used(), Used(1, 10, 0.5), Used(1, 10, 0.5)]
+            assert [await store.read(used, days) for days in range(3)] == [
+                PeriodUsage(),
+                PeriodUsage(1, 10, 0.5),
+                PeriodUsage(1, 10, 0.5),
+            ]
 
     async def test_use_is_added_up_by_period(self) -> None:
         """For each owner; old periods are deleted."""
         async with self.open_store() as ours, self.open_store(org_id=ACME) as store:
-            use = {"key-1": Used(1, 10, 0.5), "agent-1": Used(0, 1, 0)}
+            use = {"key-1": PeriodUsage(1, 10, 0.5), "agent-1": PeriodUsage(0, 1, 0)}
             for _ in range(2):
                 await store.write(lambda tx: tx.used.add(use, "2026-01-31"))
-            await store.write(lambda tx: tx.used.add({"key-1": Used(1, 1, 1)}, "2026-02-01"))
+            await store.write(lambda tx: tx.used.add({"key-1": PeriodUsage(1, 1, 1)}, "2026-02-01"))
 
-            assert await store.read(lambda tx: tx.used.get("key-1", "2026-01-31")) == Used(2, 20, 1)
-            assert await ours.read(lambda tx: tx.used.get("key-1", "2026-01-31")) == Used()
+            assert await store.read(lambda tx: tx.used.get("key-1", "2026-01-31")) == PeriodUsage(2, 20, 1)
+            assert await ours.read(lambda tx: tx.used.get("key-1", "2026-01-31")) == PeriodUsage()
             assert await store.write(lambda tx: tx.of(Keys).trim_used(before="2026-02-01")) == 2
-            assert await store.read(lambda tx: tx.used.get("key-1", "2026-02-01")) == Used(1, 1, 1)
+            assert await store.read(lambda tx: tx.used.get("key-1", "2026-02-01")) == PeriodUsage(1, 1, 1)
 
     async def test_a_use_is_claimed_once_in_a_period(self) -> None:
         """By whichever process comes first."""

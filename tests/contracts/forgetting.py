@@ -21,7 +21,7 @@ from perdure.features.files.folder_tables import Folders
 from perdure.features.files.values import FilePart
 from perdure.features.origins.mentions import TEXT_TABLES, TextMentions
 from perdure.features.origins.tables import Erasures
-from perdure.features.origins.values import FoundPage
+from perdure.features.origins.values import MatchedRowPage
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, LATER, UNTIL, Contract, match_messages, raises
 from tests.contracts.nodes import node_of
@@ -326,14 +326,14 @@ def _json(text: str) -> str:
     return json.dumps(text)
 
 
-def redact(tx: Tx, table: str, owner_id: str, redactor: Redactor = REDACTOR, *, limit: int = 500) -> FoundPage:
+def redact(tx: Tx, table: str, owner_id: str, redactor: Redactor = REDACTOR, *, limit: int = 500) -> MatchedRowPage:
     """Take a text out of the first rows of an owner, as erasing does; return those."""
     page = tx.of(TextMentions).scan(table, owner_id, redactor, limit=limit)
     tx.of(TextMentions).redact(table, owner_id, redactor, page.found)
     return page
 
 
-def _scan(tx: Tx, owner_id: str, after: Key | None) -> FoundPage:
+def _scan(tx: Tx, owner_id: str, after: Key | None) -> MatchedRowPage:
     return tx.of(TextMentions).scan("messages", owner_id, REDACTOR, after=after, limit=3)
 
 

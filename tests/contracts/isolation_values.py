@@ -30,7 +30,7 @@ from perdure.core.ids import (
     StepId,
     ToolId,
 )
-from perdure.core.incoming.principals import Used
+from perdure.core.incoming.principals import PeriodUsage
 from perdure.core.messages import Draft, MessageFilter, Text
 from perdure.core.models import Exchange, ProviderFilter
 from perdure.core.passages import PassageFilter
@@ -53,7 +53,7 @@ from tests.contracts.organisations import MODEL, VECTOR, Property
 from tests.contracts.schedules import firing_at
 from tests.contracts.skills import new_version
 
-USED = {"key-00000000-0000-4000-8000-ffffffffffff": Used(tokens=1)}
+USED = {"key-00000000-0000-4000-8000-ffffffffffff": PeriodUsage(tokens=1)}
 NEW = "00000000-0000-4000-8000-ffffffffffff"
 
 PLAIN: Mapping[str, Any] = {

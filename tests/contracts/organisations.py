@@ -18,7 +18,7 @@ from perdure.core.runs import Batch, Callback, DueCallback, Prefix, Recipe, Run,
 from perdure.core.secrets import ORGANISATION, SandboxConfig, Variable
 from perdure.core.sources import MemoryWrite, Source, WriteSource
 from perdure.core.specs import Tool, ToolCode, ToolSpec
-from perdure.core.vectors import Claim, Owner, VectorScope
+from perdure.core.vectors import EmbeddingClaim, IndexOwner, VectorScope
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.values.facts import Community, Entity, Episode, Fact, FactFilter, FactRule, Graph
 from perdure.features.files.file_tables import AgentFiles, Files
@@ -29,7 +29,7 @@ from perdure.features.groups.values import Group, GroupMember, GroupMessage, Gro
 from perdure.features.groups.work_tables import GroupTurns, Passes
 from perdure.features.helpers.tables import HelperAgent, HelperAgents
 from perdure.features.imports.common.tables import ImportedItems
-from perdure.features.manifests.tables import ManifestThings
+from perdure.features.manifests.tables import ManifestObjects
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.values import McpServer, McpTool
 from perdure.features.memory_git.tables import MemoryGit
@@ -93,10 +93,10 @@ class Property:
     due: DueCallback
     batch: Batch
     opening: ConversationState
-    owner: Owner
-    bare_owner: Owner
+    owner: IndexOwner
+    bare_owner: IndexOwner
     scope: VectorScope
-    claim: Claim
+    claim: EmbeddingClaim
     correction: Correction
     erasure: Erasure
     graph: Graph
@@ -211,7 +211,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     erasure = tx.of(Erasures).add(agent.id, "a walrus", [("messages", agent.id)], at=AT)
     graph, rule, community = _fill_graph(contract, tx, agent)
     write = _fill_sources(tx, agent, block, message)
-    tx.of(ManifestThings).put(new_applied())
+    tx.of(ManifestObjects).put(new_applied())
     group, turn = _fill_group(contract, tx, agent, block, message)
     return Property(
         agent=tx.agents.get(agent.id),

@@ -9,7 +9,7 @@ from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import MessageFilter, Text
 from perdure.core.runs import Prefix
 from perdure.core.text.words import parse_query
-from perdure.core.vectors import Fault
+from perdure.core.vectors import IndexFault
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, LATER, Contract, list_texts, match_messages, raises
 from tests.contracts.nodes import node_of
@@ -152,7 +152,7 @@ class ResetContract(Contract):
                     tx.resets.list(agent.id),
                 ]
 
-            def faults(tx: Tx) -> list[Fault]:
+            def faults(tx: Tx) -> list[IndexFault]:
                 (owner,) = [one for one in tx.upkeep.owners() if one.id == agent.id]
                 return list(tx.upkeep.check(owner).faults)
 

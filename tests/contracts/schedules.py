@@ -13,7 +13,7 @@ from perdure.core.messages import Image, Text
 from perdure.core.runs import Callback
 from perdure.features.schedules import tables as table
 from perdure.features.schedules.tables import Schedules
-from perdure.features.schedules.values import Firing, QuietHours, Schedule, ScheduledMessage, Timing
+from perdure.features.schedules.values import Firing, QuietHours, Schedule, ScheduledMessage, ScheduleTiming
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, LATER, UNTIL, Contract, raises
 
@@ -26,7 +26,7 @@ def new_schedule(contract: Contract, agent_id: AgentId, **fields: Any) -> Schedu
         "id": ScheduleId(contract.ids.new("schedule")),
         "agent_id": agent_id,
         "name": "a walrus",
-        "timing": Timing(every_s=3_600, starts_at=AT),
+        "timing": ScheduleTiming(every_s=3_600, starts_at=AT),
         "messages": (ScheduledMessage(role="system", parts=(Text("a walrus"),)),),
         "next_at": AT,
         "created_at": AT,
@@ -75,7 +75,7 @@ class ScheduleContract(Contract):
         async with self.open_store() as store:
             agent = await store.write(self.add_agent)
             quiet = QuietHours(start=time(22), end=time(7, 30), then="skip")
-            timing = Timing(
+            timing = ScheduleTiming(
                 cron="0 9 * * MON",
                 timezone="Europe/Rome",
                 starts_at=AT,
@@ -97,7 +97,7 @@ class ScheduleContract(Contract):
                 callback=Callback(url="https://example.com"),
                 form={"include_return_message_types": ["user_message"]},
             )
-            once = new_schedule(self, agent.id, timing=Timing(at=UNTIL, starts_at=AT), next_at=UNTIL)
+            once = new_schedule(self, agent.id, timing=ScheduleTiming(at=UNTIL, starts_at=AT), next_at=UNTIL)
             added = await store.write(lambda tx: [tx.of(Schedules).add(one) for one in (full, once)])
 
             assert added == [replace(full, seq=1), replace(once, seq=2)]

@@ -10,7 +10,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import Prefix
 from perdure.features.snapshots.tables import Snapshots
-from perdure.features.snapshots.values import BlockAt, Moment, QueuedRequest, Snapshot
+from perdure.features.snapshots.values import BlockRef, QueuedRequest, SavePoint, Snapshot
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, Contract, list_texts, match_messages, raises
 
@@ -20,7 +20,7 @@ _AGENT: dict[str, Any] = {"agent_type": "letta_v1_agent", "model": "test/model",
 
 def new_snapshot(agent_id: AgentId, **fields: Any) -> Snapshot:
     """A snapshot, not added yet."""
-    moment = Moment(
+    moment = SavePoint(
         agent_id=agent_id,
         conversation_id=ConversationId("conv-1"),
         conversation_seq=0,
@@ -32,7 +32,7 @@ def new_snapshot(agent_id: AgentId, **fields: Any) -> Snapshot:
         settings={"guards": False, "tool_rules": [{"type": "exit_loop", "tool_name": "x"}]},
         tool_ids=("tool-1",),
         tool_names=("search",),
-        blocks=(BlockAt(id="block-1", label="human", version=7),),
+        blocks=(BlockRef(id="block-1", label="human", version=7),),
         queue=(QueuedRequest(run_id="run-1", waiting_input="[]", max_steps=5, background=True),),
         **_LINE,
         **_AGENT,

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.messages import Text
-from perdure.core.vectors import Fault, OwnerKind
+from perdure.core.vectors import IndexFault, OwnerKind
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, Contract, match_messages, match_passages
@@ -19,9 +19,9 @@ from tests.contracts.vectors import MODEL, blob
 KINDS: tuple[OwnerKind, ...] = ("agent", "archive")
 
 
-def faults_of(tx: Tx, *, limit: int = 3, repair: bool = False) -> list[Fault]:
+def faults_of(tx: Tx, *, limit: int = 3, repair: bool = False) -> list[IndexFault]:
     """Everything that differs, compared a few rows at a time."""
-    found: list[Fault] = []
+    found: list[IndexFault] = []
     for owner in tx.upkeep.owners():
         seq: int | None = 0
         while seq is not None:
@@ -66,7 +66,7 @@ class UpkeepContract(Contract):
 
             await store.write(fill)
 
-            def compare(tx: Tx) -> tuple[list[Fault], int, int]:
+            def compare(tx: Tx) -> tuple[list[IndexFault], int, int]:
                 faults, bare, pages = faults_of(tx), 0, 0
                 bare += sum(tx.upkeep.check(owner).without_checksum for owner in tx.upkeep.owners())
                 after: tuple[str, int] | None = ("", -1)

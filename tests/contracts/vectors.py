@@ -12,7 +12,7 @@ from perdure.core.errors import EmbeddingMismatch, NotFound
 from perdure.core.ids import ConversationId, OrgId
 from perdure.core.messages import Text, ToolCall, ToolResult
 from perdure.core.passages import Archive
-from perdure.core.vectors import Claim, VectorBlock, VectorScope
+from perdure.core.vectors import EmbeddingClaim, VectorBlock, VectorScope
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, LATER, UNTIL, Contract, raises
 
@@ -503,5 +503,5 @@ class VectorContract(Contract):
             }
 
 
-def late_claims(tx: Tx) -> Sequence[Claim]:
+def late_claims(tx: Tx) -> Sequence[EmbeddingClaim]:
     return tx.vectors.claim(MODEL, at=LATER, until=LATER + timedelta(seconds=9), limit=9)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.features.files.converters.charset import decode
-from perdure.features.files.converters.limits import Unreadable
+from perdure.features.files.converters.limits import FileUnreadable
 from tests.support.cases import for_each
 
 CHINESE = "今天天气很好，我们去公园散步吧。他说这个国家的人都很好，没有什么问题。"
@@ -120,7 +120,7 @@ def test_a_few_damaged_bytes_do_not_change_the_encoding() -> None:
 )
 def test_binary_data_is_refused(data: bytes) -> None:
     """By its NULs and control characters, or a mark that it does not keep."""
-    with pytest.raises(Unreadable):
+    with pytest.raises(FileUnreadable):
         decode(data)
 
 
@@ -129,7 +129,7 @@ def test_any_bytes_are_text_or_refused(data: bytes) -> None:
     """Nothing else comes out, and the text can be stored."""
     try:
         text, _ = decode(data)
-    except Unreadable:
+    except FileUnreadable:
         return
     text.encode()
     assert "\0" not in text

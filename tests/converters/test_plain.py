@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.documents import Document, FileKind
-from perdure.features.files.converters.limits import ReadLimits, Unreadable
+from perdure.features.files.converters.limits import FileUnreadable, ReadLimits
 from perdure.features.files.converters.plain import json_in_lines, plain_document
 
 VALUES = st.recursive(
@@ -108,5 +108,5 @@ def test_deep_and_broken_json_is_read_all_the_same(data: str) -> None:
 def test_one_long_line_is_text_within_the_limit() -> None:
     """And refused beyond it, before it is decoded."""
     assert read("a.txt", "text", b"x" * 5_000_000).line_count == 1
-    with pytest.raises(Unreadable, match="10,000,000 characters"):
+    with pytest.raises(FileUnreadable, match="10,000,000 characters"):
         read("a.txt", "text", b"x" * 50_000_000)

@@ -11,7 +11,7 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.runs import Run, RunKey
-from perdure.engine.log.interrupts import Interrupted, to_the_end
+from perdure.engine.log.interrupts import WaitInterrupted, to_the_end
 from perdure.engine.ports import Ports
 from perdure.engine.records.leases import holding
 from perdure.testing import InlineStore
@@ -35,7 +35,7 @@ async def ports() -> AsyncIterator[Ports]:
 
 async def test_an_interrupted_block_raises_and_the_task_goes_on(ports: Ports) -> None:
     """The cancellation is taken back at the end of the block."""
-    with pytest.raises(Interrupted):
+    with pytest.raises(WaitInterrupted):
         async with holding(RUN, ports):
             asyncio.get_running_loop().call_soon(ports.interrupts[RUN.key].fire)
             await asyncio.sleep(60)

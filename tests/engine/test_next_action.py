@@ -9,7 +9,7 @@ import pytest
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
 from perdure.core.messages import Message, Part, Text, ToolCall, ToolResult
 from perdure.core.runs import Failure, Recipe, Run, RunKey, Step, StepStatus
-from perdure.engine.log.next_action import CallModel, CallTools, Done, EndRun, MakeRequest, next_action
+from perdure.engine.log.next_action import CallModel, CallTools, EndRun, MakeRequest, RunDone, next_action
 from perdure.engine.log.run_log import STOP, OpenCall, RunLog
 from perdure.testing.clock import START
 
@@ -189,4 +189,4 @@ def test_a_run_that_was_asked_to_stop_stops_before_anything_else(steps: tuple[St
 
 def test_an_ended_run_is_done() -> None:
     """Asking again changes nothing."""
-    assert next_action(log(replace(RUN, status="completed", cancel_requested=True))) == Done()
+    assert next_action(log(replace(RUN, status="completed", cancel_requested=True))) == RunDone()

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from perdure.context.sections.assemble import Counts
+from perdure.context.sections.assemble import MemoryCounts
 from perdure.context.window.leaves import COLD_AFTER
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
@@ -63,7 +63,7 @@ def reason(
         ),
     )
     agent, conversation = replace(AGENT, settings_revision=revision), replace(CONVERSATION, first_seq=first_seq)
-    memory = MemoryState(versions={"block-1": version}, counts=Counts())
+    memory = MemoryState(versions={"block-1": version}, counts=MemoryCounts())
     inputs = cast(UnitInputs, SimpleNamespace(now=now, engines=ContextEngines(), models=ModelRegistry()))
     return rewrite_reason(tx, agent, conversation, memory, prefix, client_tools=client_tools, inputs=inputs)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perdure.core.ids import AgentId
 from perdure.core.runs import RunKey
-from perdure.engine.process import LOOK_S, Signals, run_of_topic
+from perdure.engine.process import LOOK_S, TopicSignals, run_of_topic
 from perdure.storage.store import Hear
 from perdure.testing import InlineStore
 
@@ -20,7 +20,7 @@ class ToldStore(InlineStore):
 
 
 def heard_of(topics: Sequence[str] | None) -> list[str]:
-    signals, heard, store = Signals(), list[str](), ToldStore()
+    signals, heard, store = TopicSignals(), list[str](), ToldStore()
     signals.on("run", lambda rest: heard.append(f"run {rest}"))
     signals.on("files", lambda rest: heard.append("files"))
     signals.hear(store)
@@ -40,7 +40,7 @@ def test_what_may_have_been_missed_wakes_everybody() -> None:
 
 def test_polling_is_rare_only_where_signals_come() -> None:
     """A file has none: it is looked at as often as ever."""
-    deaf, hearing = Signals(), Signals()
+    deaf, hearing = TopicSignals(), TopicSignals()
     deaf.hear(InlineStore())
     hearing.hear(ToldStore())
 

@@ -11,7 +11,7 @@ from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, Text
 from perdure.core.runs import Prefix
 from perdure.engine.log.run_log import RequestParts
-from perdure.engine.process import Views, size_of
+from perdure.engine.process import ViewCache, size_of
 from perdure.testing import InlineStore
 from perdure.testing.clock import START
 from tests.contracts.base import Contract
@@ -56,7 +56,7 @@ async def any_agent() -> Agent:
 async def test_views_that_grow_push_out_those_that_were_used_longest_ago() -> None:
     """What is kept stays within the bytes, however long the conversations become; the newest is kept alone."""
     agent, page = await any_agent(), size_of(rows(0, 10))
-    views = Views(max_bytes=4 * page)
+    views = ViewCache(max_bytes=4 * page)
     for line in LINES:
         views.keep(line, RequestParts(agent, View.of(PREFIX).with_rows(rows(0, 10))))
     assert list(views) == LINES
@@ -76,7 +76,7 @@ async def test_views_that_grow_push_out_those_that_were_used_longest_ago() -> No
 async def test_a_view_that_begins_anew_is_counted_anew() -> None:
     """After a compaction a conversation takes less, and others have room again."""
     agent = await any_agent()
-    views = Views()
+    views = ViewCache()
     views.keep(LINES[0], RequestParts(agent, View.of(PREFIX).with_rows(rows(0, 50))))
     views.keep(LINES[0], RequestParts(agent, View.of(replace(PREFIX, seq=1)).with_rows(rows(48, 2))))
 

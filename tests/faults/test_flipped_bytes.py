@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from perdure.cli.commands.upkeep import verify
-from perdure.cli.session.needs import Needs
+from perdure.cli.session.needs import CommandSetup
 from perdure.cli.session.work import run_work
 from perdure.core.errors import NotFound, StoreDamaged
 from perdure.server.config import ServerConfig
@@ -114,7 +114,7 @@ def test_a_flipped_byte_is_told_or_changes_nothing(
         path.write_bytes(spoilt)
         by_library = asyncio.run(read(path))
         by_server = asyncio.run(ask(path))
-        code = asyncio.run(run_work(verify, Needs(), repair=False, accept_loss=False))
+        code = asyncio.run(run_work(verify, CommandSetup(), repair=False, accept_loss=False))
         printed = capsys.readouterr()
         assert "Traceback" not in printed.err + printed.out
         if code:

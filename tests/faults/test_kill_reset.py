@@ -14,7 +14,7 @@ from perdure import AsyncPerdure
 from perdure.core.errors import AnswerInvalid
 from perdure.core.messages import ToolDecision
 from perdure.core.tools.rules import RequiresApproval
-from perdure.core.vectors import Fault
+from perdure.core.vectors import IndexFault
 from perdure.storage.tx import Tx
 from tests.faults.children import Child, Line, Place, open_store
 from tests.support.kill_target import MODEL
@@ -40,7 +40,7 @@ async def _talked(place: Place) -> tuple[Line, int]:
         return Line(agent.id, other.id), await agent.message_count()
 
 
-def _faults(tx: Tx) -> list[Fault]:
+def _faults(tx: Tx) -> list[IndexFault]:
     return [fault for owner in tx.upkeep.owners() for fault in tx.upkeep.check(owner).faults]
 
 

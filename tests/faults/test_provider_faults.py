@@ -19,7 +19,7 @@ from perdure.core.messages import Message, Text, ToolCall
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.library.agent import AsyncAgent
 from perdure.library.messages.reply import Reply
-from perdure.providers.openai_chat.model import Silence
+from perdure.providers.openai_chat.model import SilenceLimits
 from perdure.providers.openai_endpoint import HttpClients
 from perdure.providers.retrying import Retrying, RetryPolicy
 from perdure.testing import (
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.faults
 MODEL = "openai/test"
 TRIES = 2
 TIMEOUT_S = 10.0
-SILENCE = Silence(first_s=TIMEOUT_S, next_s=TIMEOUT_S)
+SILENCE = SilenceLimits(first_s=TIMEOUT_S, next_s=TIMEOUT_S)
 POLICY = RetryPolicy(retries=TRIES - 1, first_delay_s=0.001, max_delay_s=0.002, deadline_s=30)
 
 FLOOR = "context_window_overflow_in_system_prompt"

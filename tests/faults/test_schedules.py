@@ -23,7 +23,7 @@ from perdure import AsyncPerdure, Schedule
 from perdure.core.ids import ScheduleId
 from perdure.core.messages import Text
 from perdure.features.schedules.tables import Schedules
-from perdure.features.schedules.values import QuietHours, ScheduledMessage, Timing, due_times
+from perdure.features.schedules.values import QuietHours, ScheduledMessage, ScheduleTiming, due_times
 from perdure.features.schedules.worker import ScheduleWorker
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, SequentialIds
@@ -49,7 +49,7 @@ GRACE = timedelta(seconds=SETTINGS.schedule_grace_s)
 SETTLE_S = 900.0
 
 
-def timings(chance: random.Random, count: int, start: datetime) -> list[Timing]:
+def timings(chance: random.Random, count: int, start: datetime) -> list[ScheduleTiming]:
     """Timings of all kinds, policies, zones and quiet hours."""
     made = []
     for _ in range(count):
@@ -66,7 +66,7 @@ def timings(chance: random.Random, count: int, start: datetime) -> list[Timing]:
             hours = (time(22), time(7)) if chance.random() < 0.5 else (time(1, 30), time(2, 30))
             quiet = QuietHours(start=hours[0], end=hours[1], then=chance.choice(("move", "skip")))
         made.append(
-            Timing(
+            ScheduleTiming(
                 **when,  # type: ignore[arg-type]
                 timezone=chance.choice(("UTC", "America/New_York", "Europe/Berlin", "Asia/Kolkata")),
                 starts_at=start,
@@ -89,7 +89,7 @@ def looks_of(chance: random.Random, count: int, start: datetime) -> list[datetim
     return looks
 
 
-async def store_schedules(perdure: AsyncPerdure, found: Sequence[Timing], agents: int) -> list[Schedule]:
+async def store_schedules(perdure: AsyncPerdure, found: Sequence[ScheduleTiming], agents: int) -> list[Schedule]:
     """Schedules with these timings, shared out among agents."""
     owners = [(await perdure.create_agent(f"agent {place}", model=MODEL, tools=[])).id for place in range(agents)]
     ids = SequentialIds(salt=7)

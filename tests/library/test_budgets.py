@@ -14,7 +14,7 @@ from perdure import AsyncAgent, AsyncPerdure, InvalidInput, RunFailed, Settings
 from perdure.core.conversations import CompactionSettings
 from perdure.core.errors import LimitReached, MessageTooLarge, ModelError
 from perdure.core.ids import KeyId
-from perdure.core.incoming.principals import Principal, Used, UseLimits, current_principal
+from perdure.core.incoming.principals import PeriodUsage, Principal, UseLimits, current_principal
 from perdure.core.messages import Text
 from perdure.core.runs import RunOptions, Usage
 from perdure.engine.budget import remaining_limits
@@ -344,6 +344,6 @@ def test_what_is_left_of_a_budget_is_never_nothing() -> None:
     """A run that goes on with more than was allowed still has a limit, and ends at its first step."""
     options = RunOptions(max_tokens=STEP_TOKENS, max_cost_usd=0.5)
 
-    assert remaining_limits(options, Used(tokens=STEP_TOKENS, cost=0.7)) == UseLimits(
+    assert remaining_limits(options, PeriodUsage(tokens=STEP_TOKENS, cost=0.7)) == UseLimits(
         tokens_per_run=1, cost_per_run=1e-9
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from perdure import AsyncPerdure, Settings
 from perdure.core.messages import Text
-from perdure.core.vectors import Fault
+from perdure.core.vectors import IndexFault
 from perdure.testing import ScriptedEmbedder, ScriptedModel, calls, says
 from tests.contracts.base import ADA
 from tests.contracts.upkeep import faults_of
@@ -27,7 +27,7 @@ async def test_every_commit_leaves_what_is_derived_in_step(tmp_path: Path) -> No
     """Full-text rows, tags, counts and vectors agree with the texts after each commit, so a kill finds them so."""
     path = tmp_path / "store.db"
     settings = replace(Settings(), model=MODEL)
-    commits, faults = 0, list[Fault]()
+    commits, faults = 0, list[IndexFault]()
     async with await AsyncPerdure.open(
         path, models={MODEL: ScriptedModel(*SCRIPT)}, embedder=ScriptedEmbedder(), settings=settings
     ) as perdure:

@@ -10,7 +10,7 @@ from perdure import AsyncPerdure
 from perdure.core.agents import AgentFilter
 from perdure.core.errors import FeatureMissing
 from perdure.domain.agents.units import NewAgent
-from perdure.library.agents.agents import SET_BELONGINGS, SET_COMPANION, Belongings
+from perdure.library.agents.agents import SET_BELONGINGS, SET_COMPANION, AgentAttachments
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
 from tests.support.library import MODEL
@@ -41,7 +41,7 @@ async def test_no_agent_is_made_without_the_folders_that_it_should_get(library: 
     """No folders at all can be had everywhere."""
     new = NewAgent(name="Ada", model=MODEL)
     with pytest.raises(FeatureMissing, match="can't have folders: this program lacks its feature `files`"):
-        await library.all_agents.add(new, belongings=Belongings(of_features={"folders": ["source-1"]}))
+        await library.all_agents.add(new, belongings=AgentAttachments(of_features={"folders": ["source-1"]}))
 
     assert await library.all_agents.count(AgentFilter()) == 0
-    assert (await library.all_agents.add(new, belongings=Belongings(of_features={"folders": ()}))).name == "Ada"
+    assert (await library.all_agents.add(new, belongings=AgentAttachments(of_features={"folders": ()}))).name == "Ada"

@@ -11,7 +11,7 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.core.ids import ToolId
 from perdure.library.agent import AsyncAgent
-from perdure.library.agents.agents import Belongings
+from perdure.library.agents.agents import AgentAttachments
 from perdure.storage.stores.sqlite import SqliteDatabase
 from perdure.storage.stores.sqlite_store import SqliteStore
 from tests.support.library import open_async
@@ -35,7 +35,7 @@ async def restore(agent: AsyncAgent, perdure: AsyncPerdure) -> None:
 
 async def take_tools(agent: AsyncAgent, perdure: AsyncPerdure) -> None:
     """Take all tools from it."""
-    await agent.edit({}, belongings=Belongings(tool_ids=[]))
+    await agent.edit({}, belongings=AgentAttachments(tool_ids=[]))
 
 
 async def give_tools(agent: AsyncAgent, perdure: AsyncPerdure) -> None:
@@ -44,7 +44,7 @@ async def give_tools(agent: AsyncAgent, perdure: AsyncPerdure) -> None:
     found = await agent.state()
     tools = [ToolId(tool.id) for tool in await agent.tools.list()]
     blocks = [block.id for block in found.blocks if block.label.startswith("b")]
-    await other.edit({}, belongings=Belongings(tool_ids=tools, block_ids=blocks))
+    await other.edit({}, belongings=AgentAttachments(tool_ids=tools, block_ids=blocks))
 
 
 KINDS: dict[str, Callable[[AsyncAgent, AsyncPerdure], Awaitable[None]]] = {

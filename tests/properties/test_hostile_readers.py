@@ -60,7 +60,7 @@ from perdure.providers.extractive.statements import statements_in
 from perdure.providers.history import legal_arguments
 from perdure.providers.loops import loop_start
 from perdure.providers.masking import mask_text
-from perdure.providers.openai_chat.faults import Target, error_of_status
+from perdure.providers.openai_chat.faults import RequestTarget, error_of_status
 from perdure.providers.text_calls.request import RequestFacts
 from perdure.providers.text_calls.scan import Scanner
 from perdure.search.chunking import chunks
@@ -81,7 +81,7 @@ FACTOR, FLOOR_S = 7, 0.1
 COUNTER = ScriptTokenCounter()
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 MASK = SecretMask({"KEY": "secret-value-1234567", "CERTIFICATE": "line one\nline two"})
-TARGET = Target.of_request("m", "http://x", {})
+TARGET = RequestTarget.of_request("m", "http://x", {})
 WEATHER = {"name": "weather", "description": "", "parameters": {"type": "object", "properties": {"city": {}}}}
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from perdure.core.models import EXTRACTIVE
-from perdure.providers.choosing import Choice, chat_models, fallback_choice, is_chat_model
-from perdure.providers.discovery import Listing, find_providers, list_models, probe_local
+from perdure.providers.choosing import DefaultModel, chat_models, fallback_choice, is_chat_model
+from perdure.providers.discovery import ModelListing, find_providers, list_models, probe_local
 from perdure.providers.openai_endpoint import api_url
 from perdure.providers.provider import Endpoint
 from perdure.providers.registry import ModelRegistry
@@ -145,7 +145,7 @@ async def test_models_are_listed_whatever_the_shape(answer: Any) -> None:
     async with fake_provider({"/v1/models": answer}) as provider:
         listing = await list_models(Endpoint(provider="openai", base_url=f"{provider.url}/v1", api_key=SECRET))
 
-    assert listing == Listing(("a", "b"))
+    assert listing == ModelListing(("a", "b"))
     assert provider.requests[0].headers["authorization"] == f"Bearer {SECRET}"
 
 
@@ -228,7 +228,7 @@ def test_before_anybody_is_asked_only_a_setting_decides() -> None:
     """The models of a key or an address are not guessed at: a server can stand behind OpenAI's variables."""
     models = ModelRegistry(endpoints=find_providers({"OPENAI_API_KEY": SECRET, "OPENAI_BASE_URL": "http://box/v1"}))
 
-    assert models.first_choice("x/y") == Choice("x/y", "from PERDURE_MODEL", is_setting=True)
+    assert models.first_choice("x/y") == DefaultModel("x/y", "from PERDURE_MODEL", is_setting=True)
     assert models.first_choice("") == fallback_choice()
 
 
@@ -242,7 +242,7 @@ def test_only_models_that_talk_are_picked() -> None:
     assert is_chat_model("qwen3:8b")
 
 
-async def chosen(**environment: str) -> Choice:
+async def chosen(**environment: str) -> DefaultModel:
     registry = ModelRegistry(endpoints=find_providers(environment))
     choice = await registry.choose(environment.get("PERDURE_MODEL", ""))
     await registry.close()

@@ -10,7 +10,7 @@ import pytest
 
 from perdure import AsyncPerdure, ModelNotFound
 from perdure.core.models import EXTRACTIVE
-from perdure.providers.discovery import Listing, find_providers
+from perdure.providers.discovery import ModelListing, find_providers
 from perdure.providers.provider import PROVIDERS
 from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
@@ -110,7 +110,7 @@ async def test_a_server_without_any_model_has_none() -> None:
         models = ModelRegistry(endpoints=find_providers({"OLLAMA_BASE_URL": provider.url}))
         await models.refresh()
 
-    assert models.listings["ollama"] == Listing()
+    assert models.listings["ollama"] == ModelListing()
     assert not models.takes("ollama/qwen3")
 
 

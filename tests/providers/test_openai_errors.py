@@ -38,8 +38,8 @@ from perdure.core.messages import Message, Text, unlogged_message
 from perdure.core.models import Exchange, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.providers.masking import mask_fields, mask_headers, mask_text
-from perdure.providers.openai_chat.faults import Target, error_of_status, retry_after_s
-from perdure.providers.openai_chat.model import OpenAIChat, Silence
+from perdure.providers.openai_chat.faults import RequestTarget, error_of_status, retry_after_s
+from perdure.providers.openai_chat.model import OpenAIChat, SilenceLimits
 from perdure.providers.openai_endpoint import HttpClients
 from perdure.testing import ChunkList, CutOff, Hanging, HttpModel, RawBody, Status, Unanswered, calls, says, thinks
 from tests.support.cases import for_each
@@ -49,7 +49,7 @@ from tests.support.strategies import any_text, effort
 
 KEY = "sk-canary-0123456789"
 NOW = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
-ASKED = Target("test", "http://localhost/v1/chat/completions", (KEY,))
+ASKED = RequestTarget("test", "http://localhost/v1/chat/completions", (KEY,))
 REQUEST = ModelRequest(model="openai/test", system="You are.", messages=(), tail="now")
 
 
@@ -205,7 +205,7 @@ async def test_a_connection_that_fails_is_a_typed_error(line: Any, expected: typ
     """Before the answer, in it, or when it is something else."""
     async with HttpModel(line) as server, when_it_hangs(server, seconds=20):
         error = await failure(
-            openai_chat(model="test", base_url=server.url, stream=stream, silence=Silence(first_s=20, next_s=20))
+            openai_chat(model="test", base_url=server.url, stream=stream, silence=SilenceLimits(first_s=20, next_s=20))
         )
 
     assert type(error) is expected
@@ -241,7 +241,7 @@ async def test_comments_are_no_answer() -> None:
     server = await asyncio.start_server(drip, "127.0.0.1", 0)
     async with server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        error = await failure(openai_chat(model="test", base_url=url, silence=Silence(first_s=0.1, next_s=0.1)))
+        error = await failure(openai_chat(model="test", base_url=url, silence=SilenceLimits(first_s=0.1, next_s=0.1)))
         await asyncio.sleep(0.05)  # for `drip` to see that nobody reads any more
 
     assert isinstance(error, ModelTimeout)
@@ -594,7 +594,7 @@ def test_the_window_and_the_size_are_read_from_a_refusal(
     status: int, error: Any, window_tokens: int | None, prompt_tokens: int | None
 ) -> None:
     """From its fields, or from the words of those who have none."""
-    target = Target("test", "http://localhost/v1/chat/completions")
+    target = RequestTarget("test", "http://localhost/v1/chat/completions")
     fault = error_of_status(status, {}, json.dumps({"error": error}), target, now=datetime.now(UTC))
 
     assert isinstance(fault, ModelOverflow)
@@ -612,7 +612,7 @@ def test_the_window_and_the_size_are_read_from_a_refusal(
 )
 def test_a_server_that_takes_no_tools_is_told_apart(status: int, words: str) -> None:
     """By the words of each kind."""
-    target = Target("test", "http://localhost/v1/chat/completions")
+    target = RequestTarget("test", "http://localhost/v1/chat/completions")
     fault = error_of_status(status, {}, json.dumps({"error": {"message": words}}), target, now=datetime.now(UTC))
 
     assert isinstance(fault, ModelTakesNoTools)

@@ -23,11 +23,11 @@ from perdure.core.errors import (
 from perdure.core.messages import Part, Reasoning, Text, ToolCall
 from perdure.core.models import ModelReply
 from perdure.core.runs import Usage
-from perdure.providers.openai_chat.faults import Target, error_in_answer
+from perdure.providers.openai_chat.faults import RequestTarget, error_in_answer
 from perdure.providers.openai_chat.stream import AnswerReader
 from tests.support.strategies import any_text, effort
 
-ASKED = Target("test", "http://localhost/v1/chat/completions")
+ASKED = RequestTarget("test", "http://localhost/v1/chat/completions")
 
 
 def reader() -> AnswerReader:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.core.models import EXTRACTIVE, ModelTraits
-from perdure.providers.choosing import Choice, Trial, try_tools
+from perdure.providers.choosing import DefaultModel, ToolTrial, try_tools
 from perdure.providers.discovery import find_providers
 from perdure.providers.provider import Endpoint
 from perdure.providers.registry import ModelRegistry
@@ -20,7 +20,7 @@ HI = {"text": "hi"}
 SECRET = "sk-very-secret-0123456789"
 
 
-async def tried(line: Any, **facts: Any) -> Trial:
+async def tried(line: Any, **facts: Any) -> ToolTrial:
     async with HttpModel(line, otherwise=line) as server:
         model = openai_chat(model="m", base_url=server.url, api_key=SECRET)
         try:
@@ -57,7 +57,7 @@ async def test_a_call_that_is_written_as_text_is_one(form: str) -> None:
 
 async def test_a_model_that_says_nothing_is_not_waited_for() -> None:
     """The time is in the sentence."""
-    assert await tried(Hanging(), silence_s=0.1) == Trial("said nothing for 0.1 s")
+    assert await tried(Hanging(), silence_s=0.1) == ToolTrial("said nothing for 0.1 s")
 
 
 async def test_as_long_as_something_comes_it_is_waited_for() -> None:
@@ -71,7 +71,7 @@ async def test_as_long_as_something_comes_it_is_waited_for() -> None:
         trial = await try_tools(model, "openai/local", silence_s=0.5)
         await registry.close()
 
-    assert trial == Trial(calling="native")
+    assert trial == ToolTrial(calling="native")
 
 
 async def chosen(server: LocalServer, **environment: str) -> tuple[ModelRegistry, str]:
@@ -189,7 +189,7 @@ class OwnModel:
     def names(self) -> tuple[str, ...]:
         return ("small",)
 
-    def choice(self) -> Choice | None:
+    def choice(self) -> DefaultModel | None:
         return None
 
     def traits(self, name: str) -> ModelTraits:

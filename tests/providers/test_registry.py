@@ -11,8 +11,8 @@ from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, Reasoning, Text
 from perdure.core.models import EXTRACTIVE, ModelRequest
 from perdure.providers.build import PortableTools, build_model
-from perdure.providers.choosing import Choice
-from perdure.providers.discovery import Listing, find_providers
+from perdure.providers.choosing import DefaultModel
+from perdure.providers.discovery import ModelListing, find_providers
 from perdure.providers.provider import Endpoint, ModelSource
 from perdure.providers.registry import ModelRegistry
 from perdure.providers.retrying import Retrying
@@ -26,7 +26,7 @@ KEYS = {"OPENAI_API_KEY": "sk-1", "OPENROUTER_API_KEY": "sk-2", "GEMINI_API_KEY"
 
 
 def registry(**listed: tuple[str, ...]) -> ModelRegistry:
-    listings = {provider: Listing(models) for provider, models in listed.items()}
+    listings = {provider: ModelListing(models) for provider, models in listed.items()}
     return ModelRegistry(endpoints=find_providers(KEYS), listings=listings)
 
 
@@ -142,7 +142,7 @@ def test_a_default_that_was_found_takes_the_place_of_no_language_model() -> None
     found = find_providers({"OPENAI_API_KEY": "sk-1", "GROQ_API_KEY": "sk-2"})
     models = ModelRegistry({"test/own": ScriptedModel()}, endpoints=found)
     openai = "openai/gpt-4.1-mini"
-    models.choice = Choice(openai, "from OPENAI_API_KEY")
+    models.choice = DefaultModel(openai, "from OPENAI_API_KEY")
     by_finding = [models.follow(handle) for handle in (EXTRACTIVE, "groq/x", "gone/x", "test/own", "ollama/qwen3")]
     models.choice = models.first_choice("test/own")
     by_setting = [models.follow(handle) for handle in (EXTRACTIVE, openai)]

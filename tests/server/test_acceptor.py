@@ -14,7 +14,7 @@ import uvloop
 
 from perdure.server.config import ServerConfig
 from perdure.server.serving import acceptor as acceptors
-from perdure.server.serving.acceptor import Acceptor, Shares
+from perdure.server.serving.acceptor import Acceptor, ConnectionCounts
 from perdure.server.serving.serve import bind
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -23,7 +23,7 @@ LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 class Worker:
     """Accepts connections and counts those that are open."""
 
-    def __init__(self, listener: socket.socket, shares: tuple[Shares, int] | None) -> None:
+    def __init__(self, listener: socket.socket, shares: tuple[ConnectionCounts, int] | None) -> None:
         self.listener, self.open = listener, 0
         self.acceptor = Acceptor(listener, self._make, lambda: self.open, shares)
 
@@ -49,9 +49,10 @@ class _Counted(asyncio.Protocol):
 async def workers(count: int) -> AsyncIterator[tuple[list[Worker], Callable[[int], asyncio.Future[list[None]]]]]:
     """Workers on one socket, and what opens so many connections at once and waits until all are served."""
     with bind(ServerConfig(port=0)) as listener:
-        shares = Shares.create(count)
+        shares = ConnectionCounts.create(count)
         found = [
-            Worker(listener.dup(), (Shares.inherit(os.dup(shares.file.fileno())), place)) for place in range(count)
+            Worker(listener.dup(), (ConnectionCounts.inherit(os.dup(shares.file.fileno())), place))
+            for place in range(count)
         ]
         writers: list[asyncio.StreamWriter] = []
 

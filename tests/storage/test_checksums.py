@@ -12,7 +12,7 @@ import pytest
 
 from perdure.core.errors import StoreDamaged
 from perdure.core.messages import Text
-from perdure.core.vectors import Fault
+from perdure.core.vectors import IndexFault
 from perdure.storage.database.row_format import ChecksumColumns
 from perdure.storage.store import Store
 from perdure.storage.stores.sqlite_store import SqliteStore
@@ -50,16 +50,16 @@ def change(path: Path, sql: str) -> int:
         return connection.execute(sql).rowcount
 
 
-def compared(path: Path, *, repair: bool = False) -> tuple[Sequence[Fault], int]:
+def compared(path: Path, *, repair: bool = False) -> tuple[Sequence[IndexFault], int]:
     """What differs, and how many rows have no checksum."""
 
-    def unit(tx: Tx) -> tuple[Sequence[Fault], int]:
+    def unit(tx: Tx) -> tuple[Sequence[IndexFault], int]:
         checked = [tx.upkeep.check(owner, repair=repair) for owner in tx.upkeep.owners()]
         blocks = tx.upkeep.check_blocks(repair=repair)
         faults = [fault for one in checked for fault in one.faults] + list(blocks.faults)
         return faults, sum(one.without_checksum for one in checked) + blocks.without_checksum
 
-    async def compare(store: Store) -> tuple[Sequence[Fault], int]:
+    async def compare(store: Store) -> tuple[Sequence[IndexFault], int]:
         found = await (store.write(unit) if repair else store.read(unit))
         await store.close()
         return found

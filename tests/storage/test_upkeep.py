@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.ids import AgentId, ArchiveId
-from perdure.core.vectors import Fault
+from perdure.core.vectors import IndexFault
 from perdure.storage.store import Store
 from perdure.storage.stores.postgres_store import PostgresStore
 from perdure.storage.stores.sqlite_store import SqliteStore
@@ -142,7 +142,7 @@ def rebuilt(tx: Tx) -> None:
             pass
 
 
-def counted(faults: Sequence[Fault], kind: str) -> int:
+def counted(faults: Sequence[IndexFault], kind: str) -> int:
     return sum(fault.count for fault in faults if fault.kind == kind)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from perdure.features.schedules.values import Missed, QuietHours, Timing
+from perdure.features.schedules.values import Missed, QuietHours, ScheduleTiming
 
 MINUTE = timedelta(minutes=1)
 
@@ -32,7 +32,7 @@ def first_minute(day: date, of_day: time, zone: str) -> datetime:
     return moment
 
 
-def slow_due_times(timing: Timing, *, until: datetime) -> Sequence[datetime]:
+def slow_due_times(timing: ScheduleTiming, *, until: datetime) -> Sequence[datetime]:
     """All due times up to a time. Cron: only fixed times of day (`M H * * *`) and steps of minutes (`*/N * * * *`)."""
     quiet, moments = timing.quiet, sorted(_slow_times(timing, until))
     if quiet is not None:
@@ -41,7 +41,7 @@ def slow_due_times(timing: Timing, *, until: datetime) -> Sequence[datetime]:
     return [one for one in sorted(set(moments)) if one <= until and (timing.ends_at is None or one <= timing.ends_at)]
 
 
-def _slow_times(timing: Timing, until: datetime) -> Iterator[datetime]:
+def _slow_times(timing: ScheduleTiming, until: datetime) -> Iterator[datetime]:
     if timing.at is not None:
         yield timing.at
     elif timing.every_s is not None:

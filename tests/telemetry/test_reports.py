@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure import AsyncPerdure, RunFailed
-from perdure.core.telemetry import EmbeddingWork, LeaseTaken, ModelWork, RunAsked, RunWork, ToolWork
+from perdure.core.telemetry import EmbeddingWork, LeaseTaken, ModelWork, RunRequested, RunWork, ToolWork
 from perdure.settings import Settings
 from perdure.testing import InlineStore, RecordedTelemetry, ScriptedEmbedder, ScriptedModel, calls, fails, says
 
@@ -22,7 +22,7 @@ async def test_a_run_reports_its_models_and_tools() -> None:
         await agent.send("I am Ada")
 
     assert [type(work) for work in seen.works] == [ModelWork, ToolWork, ModelWork, RunWork]
-    (tool,), (run,), (asked,) = seen.of(ToolWork), seen.of(RunWork), seen.of(RunAsked)
+    (tool,), (run,), (asked,) = seen.of(ToolWork), seen.of(RunWork), seen.of(RunRequested)
     assert (tool.kind, tool.name, tool.error) == ("memory", "memory_insert", "")
     assert (run.stop_reason, run.steps) == ("end_turn", 2)
     assert asked.run_id == run.run.id

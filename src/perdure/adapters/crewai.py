@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from perdure import NewPassage, Passage
-from perdure.adapters.opening import OfArchive, in_store, in_thread
+from perdure.adapters.opening import ArchiveAdapter, in_store, in_thread
 
 try:
     from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
@@ -27,11 +27,11 @@ DIMENSIONS = "dimensions:"
 """How the tag begins that says how long a vector is."""
 
 
-class PerdureStorage(OfArchive):
+class PerdureStorage(ArchiveAdapter):
     """CrewAI's `StorageBackend`: records in scopes such as `/team/ada`, found by the vectors that CrewAI makes.
 
     A scope holds the scopes below it too. Each record is a passage, so an agent that has the archive finds it by words.
-    `OfArchive` says what it takes.
+    `ArchiveAdapter` says what it takes.
     """
 
     _archive = "crewai"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from perdure.adapters.sessions import OfSession, SessionItem
+from perdure.adapters.sessions import SessionAdapter, SessionItem
 
 try:
     from langchain_core.chat_history import BaseChatMessageHistory
@@ -14,8 +14,8 @@ except ImportError as error:
     raise ImportError("the history for LangChain needs its base class: install langchain-core") from error
 
 
-class PerdureChatMessageHistory(OfSession, BaseChatMessageHistory):
-    """The messages of one session, kept whole. Other processes see them at once. `OfSession` says what it takes."""
+class PerdureChatMessageHistory(SessionAdapter, BaseChatMessageHistory):
+    """The messages of one session, unshortened; other processes see them at once. Arguments: see `SessionAdapter`."""
 
     _archive = "langchain"
 

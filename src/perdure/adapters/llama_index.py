@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from perdure.adapters.opening import Closing
+from perdure.adapters.opening import StoreOwner
 from perdure.adapters.sessions import SessionArchive, SessionItem
 
 try:
@@ -23,7 +23,7 @@ RECALLED = 5
 """How many earlier messages it adds to them."""
 
 
-class PerdureChatStore(BaseChatStore, Closing[SessionArchive]):
+class PerdureChatStore(BaseChatStore, StoreOwner[SessionArchive]):
     """The messages of sessions, each under a key. Other processes see them at once.
 
     Args:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.opening import in_store, in_thread
-from perdure.adapters.sessions import OfSession, SessionItem
+from perdure.adapters.sessions import SessionAdapter, SessionItem
 
 try:
     from agents.items import TResponseInputItem
@@ -17,12 +17,12 @@ except ImportError as error:
     raise ImportError("the session for OpenAI's Agents SDK needs its base class: install openai-agents") from error
 
 
-class PerdureSession(OfSession, SessionABC):
+class PerdureSession(SessionAdapter, SessionABC):
     """The items of one session, kept whole. Other processes see them at once.
 
     Args:
         session_settings: as the SDK's own sessions take them: how many items a run reads.
-        options: as `OfSession` takes them.
+        options: as `SessionAdapter` takes them.
     """
 
     _archive = "openai-agents"
@@ -59,7 +59,7 @@ class PerdureSession(OfSession, SessionABC):
         """Remove the newest item and return it; None: there is none."""
         return await self._store.remove(self.session_id, -1)
 
-    clear_session = in_thread(OfSession.clear)
+    clear_session = in_thread(SessionAdapter.clear)
 
 
 def _text(item: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ Inner = TypeVar("Inner", covariant=True)
 PAGE = 500
 
 
-class OwnStore:
+class AdapterStore:
     """An open store with its own event loop in a thread, for calls from programs without one.
 
     Args:
@@ -50,7 +50,7 @@ class OwnStore:
             self._portal.close()
 
 
-class ArchiveStore(OwnStore):
+class ArchiveStore(AdapterStore):
     """An open store, and its archive with the name `archive`, which is created with the first call."""
 
     def __init__(self, address: str | Path | None = None, *, archive: str, **options: Any) -> None:
@@ -80,10 +80,10 @@ class ArchiveStore(OwnStore):
             after = page[-1].id
 
 
-Store = TypeVar("Store", bound=OwnStore)
+Store = TypeVar("Store", bound=AdapterStore)
 
 
-class Closing(Generic[Store]):
+class StoreOwner(Generic[Store]):
     """The base of adapters that own a store, which `close`, or the end of `with`, closes."""
 
     _store: Store
@@ -99,7 +99,7 @@ class Closing(Generic[Store]):
         self.close()
 
 
-class OfArchive(Closing[ArchiveStore]):
+class ArchiveAdapter(StoreOwner[ArchiveStore]):
     """The base of adapters over one archive, by default `_archive`.
 
     Args:
@@ -115,7 +115,7 @@ class OfArchive(Closing[ArchiveStore]):
         self._store = ArchiveStore(address, archive=archive or self._archive, **options)
 
 
-Adapter = TypeVar("Adapter", bound=Closing[Any])
+Adapter = TypeVar("Adapter", bound=StoreOwner[Any])
 
 
 def in_store(method: Callable[Concatenate[Adapter, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Adapter, P], T]:
@@ -141,7 +141,7 @@ def in_thread(
     return call  # type: ignore[return-value]  # mypy says Coroutine of an `async def`, pyright CoroutineType
 
 
-class OfGraph:
+class GraphAdapter:
     """The base of adapters over the facts of the graph with the name `graph`, which the first call creates."""
 
     def __init__(self, perdure: AsyncPerdure, *, graph: str) -> None:
@@ -163,7 +163,7 @@ class Wrapper(Protocol[Inner]):
     """A synchronous form of an asynchronous class: each method runs the coroutine of its name in `_store`."""
 
     @property
-    def _store(self) -> OwnStore:
+    def _store(self) -> AdapterStore:
         """The store in whose event loop the coroutines run."""
 
     @property

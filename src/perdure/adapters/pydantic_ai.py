@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from perdure.adapters.opening import in_store
-from perdure.adapters.sessions import OfSession, SessionItem
+from perdure.adapters.sessions import SessionAdapter, SessionItem
 
 try:
     from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
@@ -14,9 +14,9 @@ except ImportError as error:
     raise ImportError("the history for pydantic-ai needs its messages: install pydantic-ai-slim") from error
 
 
-class MessageHistory(OfSession):
+class MessageHistory(SessionAdapter):
     """The messages of one session: `agent.run_sync(text, message_history=history.load())`, then
-    `history.append(result.new_messages())`. Other processes see them at once. `OfSession` says what it takes."""
+    `history.append(result.new_messages())`. Other processes see them at once. `SessionAdapter` says what it takes."""
 
     _archive = "pydantic-ai"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure import NewPassage, NotFound, Passage
-from perdure.adapters.opening import PAGE, ArchiveStore, Closing, in_store
+from perdure.adapters.opening import PAGE, ArchiveStore, StoreOwner, in_store
 from perdure.library.parts.checks import name_form
 
 NO_TEXT = "(no text)"
@@ -119,7 +119,7 @@ class SessionArchive(ArchiveStore):
             await (await self.archive()).delete_where(tags=[f"part:{key}"])
 
 
-class OfSession(Closing[SessionArchive]):
+class SessionAdapter(StoreOwner[SessionArchive]):
     """The base of adapters for one session, in the archive `_archive` by default.
 
     Args:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure import AlreadyExists, AsyncPerdure, FactHit, NotFound
-from perdure.adapters.opening import Closing, OfGraph, OwnStore, plain
+from perdure.adapters.opening import AdapterStore, GraphAdapter, StoreOwner, plain
 from perdure.features.facts.episodes import NewEpisode
 from perdure.features.facts.views import local, zone
 from perdure.library.parts.checks import in_name_form, name_form
@@ -96,7 +96,7 @@ class SuccessResponse:
     message: str
 
 
-class AsyncSessions(OfGraph):
+class AsyncSessions(GraphAdapter):
     """`client.memory` of Zep's asynchronous client.
 
     Args:
@@ -205,7 +205,7 @@ class AsyncSessions(OfGraph):
 class Sessions:
     """`client.memory` of Zep's client: each method is that of `AsyncSessions`."""
 
-    def __init__(self, store: OwnStore, inner: AsyncSessions) -> None:
+    def __init__(self, store: AdapterStore, inner: AsyncSessions) -> None:
         self._store, self._inner = store, inner
 
     add_session = plain(AsyncSessions.add_session)
@@ -214,7 +214,7 @@ class Sessions:
     delete = plain(AsyncSessions.delete)
 
 
-class Zep(Closing[OwnStore]):
+class Zep(StoreOwner[AdapterStore]):
     """Zep's client as far as sessions go: `memory.add_session`, `add`, `get` and `delete`, over a store of its own.
 
     Args:
@@ -223,7 +223,7 @@ class Zep(Closing[OwnStore]):
     """
 
     def __init__(self, address: str | Path | None = None, *, graph: str = "zep", **options: Any) -> None:
-        self._store = OwnStore(address, **options)
+        self._store = AdapterStore(address, **options)
         self.memory = Sessions(self._store, AsyncSessions(self._store.perdure, graph=graph))
 
 

@@ -57,9 +57,9 @@ from perdure.engine.workers.background import Background, Foreground
 from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
 from perdure.providers.catalog import ModelFacts as ModelFacts
 from perdure.providers.catalog import facts_of as facts_of
-from perdure.providers.choosing import Choice as Choice
-from perdure.providers.choosing import OwnModels
-from perdure.providers.discovery import Listing
+from perdure.providers.choosing import DefaultModel as DefaultModel
+from perdure.providers.choosing import ServedModels
+from perdure.providers.discovery import ModelListing
 from perdure.providers.discovery import list_models as list_models
 from perdure.providers.embeddings.choose import EmbedderChoice as EmbedderChoice
 from perdure.providers.embeddings.choose import choose_embedder as choose_embedder
@@ -124,7 +124,7 @@ class FeatureToolbox(Toolbox, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class SharedResources:
     """What the engines of all organisations of a process have in common.
 
     Args:
@@ -149,8 +149,8 @@ class Shared:
     models: Mapping[str, Model]
     sandbox: Sandbox
     reading: Sandbox
-    own: OwnModels | None
-    listings: dict[str, Listing] = field(default_factory=dict)
+    own: ServedModels | None
+    listings: dict[str, ModelListing] = field(default_factory=dict)
     foreground: Foreground = field(default_factory=Foreground)
 
 
@@ -183,7 +183,7 @@ class App:
     worker: EmbeddingWorker | None
     custom: CustomTools
     telemetry: Listeners
-    shared: Shared
+    shared: SharedResources
     org_id: OrgId = DEFAULT_ORG
     services: Mapping[type, Service] = field(default_factory=dict)
     toolboxes: Mapping[type, FeatureToolbox] = field(default_factory=dict)
@@ -200,11 +200,11 @@ class App:
         return [one for one in self.services.values() if id(one) not in map(id, self.runner.after_runs.parts)]
 
     @property
-    def choice(self) -> Choice:
+    def choice(self) -> DefaultModel:
         """The default model, as it was decided last; before `decide` one that needs no provider."""
         return self.models.choice
 
-    async def choose(self, *, progress: Callable[[str], None] = lambda text: None) -> Choice:
+    async def choose(self, *, progress: Callable[[str], None] = lambda text: None) -> DefaultModel:
         """Choose the default model anew by querying the providers of the environment and this machine; store `choice`.
 
         All providers are queried at once, for at most 3 s; a local server shows whether it calls tools as long as it
@@ -214,7 +214,7 @@ class App:
         self.models.has_chosen = True
         return self.choice
 
-    async def decide(self, *, progress: Callable[[str], None] = lambda text: None) -> Choice:
+    async def decide(self, *, progress: Callable[[str], None] = lambda text: None) -> DefaultModel:
         """Return the default model. It is chosen once, by `choose`, and again when another server has come up."""
         async with self.models.deciding:
             if not self.models.has_chosen:
@@ -293,7 +293,7 @@ async def start(
         await asyncio.to_thread(remove_leftovers, *(() if is_postgres(address) else (Path(address).parent,)))
         store = await open_store(address, at=clock.now(), limits=settings, connections=settings.postgres_connections)
     try:
-        shared = Shared(
+        shared = SharedResources(
             settings=settings,
             store=store,
             clock=clock,
@@ -326,7 +326,7 @@ async def start_organisation(app: App, org_id: OrgId) -> App:
     return other
 
 
-async def _start_parts(shared: Shared, store: Store, functions: Functions, org_id: OrgId = DEFAULT_ORG) -> App:
+async def _start_parts(shared: SharedResources, store: Store, functions: Functions, org_id: OrgId = DEFAULT_ORG) -> App:
     """Start the engine of one organisation over `store`, its view of the store; `functions` are the program's tools."""
     settings, clock, ids, embedding = shared.settings, shared.clock, shared.ids, shared.embedding
     registry = model_registry(shared.models, listings=shared.listings, own=shared.own)
@@ -375,7 +375,9 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     return app
 
 
-def _ports(shared: Shared, store: Store, registry: ModelRegistry, toolbox: Toolboxes, telemetry: Telemetry) -> Ports:
+def _ports(
+    shared: SharedResources, store: Store, registry: ModelRegistry, toolbox: Toolboxes, telemetry: Telemetry
+) -> Ports:
     """Return all that the engine of one organisation needs of the outside; `toolbox` runs its tools."""
     settings, embedder, reason = shared.settings, shared.embedding.embedder, shared.embedding.reason
     if embedder is not None:
@@ -402,7 +404,7 @@ def _ports(shared: Shared, store: Store, registry: ModelRegistry, toolbox: Toolb
     )
 
 
-def _builtin_tools(shared: Shared, store: Store) -> Builtins:
+def _builtin_tools(shared: SharedResources, store: Store) -> Builtins:
     """Return the tools for code and the web; code in the sandbox reads an agent's files through `store`."""
 
     async def load_file(agent_id: AgentId, name: str, most_chars: int) -> tuple[str, str]:

@@ -11,9 +11,9 @@ from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable
 from perdure.core.models import EXTRACTIVE, ModelProvider, unseal_provider
 from perdure.core.secrets import HIDDEN_QUERY, Cipher
 from perdure.domain.rotation import seal_queries
-from perdure.engine.process import LOOK_S, Signals
+from perdure.engine.process import LOOK_S, TopicSignals
 from perdure.engine.workers.worker import Worker
-from perdure.providers.choosing import Choice
+from perdure.providers.choosing import DefaultModel
 from perdure.providers.discovery import endpoint_of_type
 from perdure.providers.provider import Endpoint
 from perdure.providers.registry import ModelRegistry
@@ -29,11 +29,13 @@ class StoredProviders(Worker):
     """Keeps the models of a process at the providers that clients of any process have registered. `model`: the default
     model of the settings, or nothing."""
 
-    def __init__(self, store: Store, cipher: Cipher, registry: ModelRegistry, signals: Signals, *, model: str) -> None:
+    def __init__(
+        self, store: Store, cipher: Cipher, registry: ModelRegistry, signals: TopicSignals, *, model: str
+    ) -> None:
         super().__init__("loading changed providers", self.load, LOOK_S)
         self._store, self._cipher, self._registry, self._model = store, cipher, registry, model
         self._known: dict[ModelProvider, Endpoint] | None = None
-        self._own_choice: Choice | None = None
+        self._own_choice: DefaultModel | None = None
         self._loading = asyncio.Lock()
         signals.on("providers", self.wake)
 

@@ -58,7 +58,7 @@ class SummaryNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Handle:
+class ParsedHandle:
     """A parsed handle: a node by its number, or the messages [`first`, `last`] of the agent's log."""
 
     kind: Literal["node", "messages"]
@@ -83,12 +83,12 @@ def message_handle(first: int, last: int | None = None) -> str:
 _HANDLE = re.compile(r"(?:node-(?P<node>\d{1,15})|msg-(?P<first>\d{1,15})(?:\.\.(?P<last>\d{1,15}))?)", re.ASCII)
 
 
-def parse_handle(text: str) -> Handle | None:
+def parse_handle(text: str) -> ParsedHandle | None:
     """Parse the handle of a node or of messages; None: it is not a handle. Space and quotes around it are ignored."""
     if (match := _HANDLE.fullmatch(text.strip().strip("\"'`").lower())) is None:
         return None
     if (node := match["node"]) is not None:
-        return Handle("node", int(node), int(node))
+        return ParsedHandle("node", int(node), int(node))
     first = int(match["first"])
     last = first if match["last"] is None else int(match["last"])
-    return Handle("messages", first, last) if first <= last else None
+    return ParsedHandle("messages", first, last) if first <= last else None

@@ -170,7 +170,7 @@ _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _SecretForm:
     """One way to write the secret `name`. Of base64 at an offset, `text` is what depends on the secret alone; `before`
     and `after` say whether the letter next to it also holds some bits of the secret."""
 
@@ -222,7 +222,7 @@ class SecretMask:
             case _:
                 return value
 
-    def _find(self, view: _View) -> Iterator[tuple[int, int, str]]:
+    def _find(self, view: _DecodedText) -> Iterator[tuple[int, int, str]]:
         """Yield (start, end, name) of each secret in the text that `view` decodes."""
         for form in self._forms:
             if view.of_base64 and not form.is_base64:
@@ -238,7 +238,7 @@ class SecretMask:
                 yield *view.origin(start, end), form.name
 
 
-class _View:
+class _DecodedText:
     """A text in which each match of `pattern` (None: nothing) is decoded, with the place of each character in the
     original text. `decode`: a match -> (decoded characters, how many characters of the match they were written with) in
     order."""
@@ -273,15 +273,15 @@ class _View:
         self._ends.extend(range(start + 1, end + 1))
 
 
-def _views(text: str) -> Iterator[_View]:
+def _views(text: str) -> Iterator[_DecodedText]:
     """Yield the text as it is, and decoded in each way that changes it."""
-    yield _View(text, None, _unescape)
+    yield _DecodedText(text, None, _unescape)
     if "%" in text:
-        yield _View(text, _PERCENT, _unquote)
+        yield _DecodedText(text, _PERCENT, _unquote)
     if "\\" in text:
-        yield _View(text, _ESCAPE, _unescape)
+        yield _DecodedText(text, _ESCAPE, _unescape)
     if "\n" in text or "\\n" in text:
-        yield _View(text, _BREAK, lambda line_break: [("", len(line_break))])
+        yield _DecodedText(text, _BREAK, lambda line_break: [("", len(line_break))])
 
 
 def _unescape(escape: str) -> list[tuple[str, int]]:
@@ -302,7 +302,7 @@ def _unquote(run: str) -> list[tuple[str, int]]:
     return [(character, 3 * len(character.encode("utf-8", "surrogateescape"))) for character in text]
 
 
-def _forms(value: str, name: str) -> Iterator[_Form]:
+def _forms(value: str, name: str) -> Iterator[_SecretForm]:
     """Yield the ways to write the value of the secret `name`; none for a short value or a common word."""
     for plain in dict.fromkeys((value, value.strip())):
         if len(plain) < MASKED_CHARS_MIN or plain.casefold() in COMMON_WORDS:
@@ -312,10 +312,10 @@ def _forms(value: str, name: str) -> Iterator[_Form]:
         # Where a space is a plus, percent-encoding may be of any of the others.
         encoded_whole = (plain.replace(" ", "+"), quote_plus(plain), data.hex(), data.hex().upper())
         for text in (*texts, repr(data)[2:-1], *encoded_whole):
-            yield _Form(text, name)
+            yield _SecretForm(text, name)
         for offset in range(3):
             encoded = base64.b64encode(bytes(offset) + data).decode().rstrip("=")
             first, rest = -(-offset * 8 // 6), (offset + len(data)) * 8 % 6
             core = encoded[first : len(encoded) - bool(rest)]
             for text in (core, core.translate(_URL_SAFE)):
-                yield _Form(text, name, before=bool(offset), after=bool(rest), is_base64=True)
+                yield _SecretForm(text, name, before=bool(offset), after=bool(rest), is_base64=True)

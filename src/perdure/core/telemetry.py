@@ -71,7 +71,7 @@ class EmbeddingWork(Work):
 
 
 @dataclass(frozen=True, slots=True)
-class RunAsked:
+class RunRequested:
     """A caller asks for a run in this task, so the work of the run belongs to what this task is doing."""
 
     run_id: RunId
@@ -108,7 +108,7 @@ class Transaction:
     retries: int = 0
 
 
-Fact = RunAsked | LeaseTaken | CompactionDone | Transaction
+Fact = RunRequested | LeaseTaken | CompactionDone | Transaction
 
 
 def error_kind(error: BaseException) -> str:

@@ -62,7 +62,7 @@ class VectorBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class EmbeddingClaim:
     """A worker's right to embed the text `seq` of a scope for some time; `tries`: how often it was claimed so far."""
 
     number: int
@@ -89,7 +89,7 @@ FaultKind = Literal["words", "stale words", "tags", "counts", "vectors", "queue"
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class IndexOwner:
     """An agent or archive whose derived rows (index, vectors) are checked; `rows`: the number of its next text."""
 
     number: int
@@ -99,7 +99,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class IndexFault:
     """A difference between texts and what is derived from them, `count` times; `owner_id`: for damage also a block."""
 
     kind: FaultKind
@@ -122,6 +122,6 @@ class CheckResult(Generic[T]):
         without_checksum: how many rows had no checksum, so that damage can't be seen.
     """
 
-    faults: Sequence[Fault]
+    faults: Sequence[IndexFault]
     after: T | None
     without_checksum: int = 0

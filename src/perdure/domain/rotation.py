@@ -25,7 +25,7 @@ ROWS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Rotated:
+class RotationResult:
     """The result of encrypting values again.
 
     Args:
@@ -36,36 +36,36 @@ class Rotated:
     count: int = 0
     unreadable: tuple[str, ...] = ()
 
-    def __add__(self, other: Rotated) -> Rotated:
-        return Rotated(self.count + other.count, (*self.unreadable, *other.unreadable))
+    def __add__(self, other: RotationResult) -> RotationResult:
+        return RotationResult(self.count + other.count, (*self.unreadable, *other.unreadable))
 
 
-ROTATED: Point[[Tx, Cipher], Rotated] = Point("secrets_rotated")
+ROTATED: Point[[Tx, Cipher], RotationResult] = Point("secrets_rotated")
 """Encrypts what a feature has stored with an older key again, with the key of now. Raises: SecretKeyMissing."""
 
 
-def rotate_secrets(tx: Tx, after: Secret | None, *, cipher: Cipher) -> tuple[Rotated, Secret | None]:
+def rotate_secrets(tx: Tx, after: Secret | None, *, cipher: Cipher) -> tuple[RotationResult, Secret | None]:
     """Encrypt the next `ROWS` secrets behind `after` again. `after`: the last secret of the step before; None: begin.
     Returns: (the result, the last secret that was looked at; None: there are no more). Raises: SecretKeyMissing."""
     place = (ORGANISATION, "") if after is None else (after.owner_id, after.name)
     page = tx.secrets.list_behind(*place, limit=ROWS)
-    rotated = Rotated()
+    rotated = RotationResult()
     for secret in page:
         if cipher.is_current(secret.sealed):
             continue
         try:
             value = open_secret(tx, secret, cipher=cipher)
         except SecretUnreadable:
-            rotated += Rotated(unreadable=(f"secret {secret.name}",))
+            rotated += RotationResult(unreadable=(f"secret {secret.name}",))
             continue
         put_secret(tx, secret.owner_id, secret.name, value, cipher=cipher, at=secret.updated_at)
-        rotated += Rotated(1)
+        rotated += RotationResult(1)
     return rotated, page[-1] if page else None
 
 
-def rotate_registered(tx: Tx, *, cipher: Cipher) -> Rotated:
+def rotate_registered(tx: Tx, *, cipher: Cipher) -> RotationResult:
     """Encrypt variables of tools, secrets of features and keys of providers again. Raises: SecretKeyMissing."""
-    rotated = Rotated()
+    rotated = RotationResult()
     for variable in tx.sandbox.list_variables():
         if cipher.is_current(variable.sealed):
             continue
@@ -73,9 +73,9 @@ def rotate_registered(tx: Tx, *, cipher: Cipher) -> Rotated:
             variable = tx.sandbox.get_variable(variable.id)  # as it is now: others may have changed it
             value = open_variable(tx, variable, cipher=cipher)
             tx.sandbox.put_variable(seal_variable(tx, variable, value, cipher=cipher))
-            rotated += Rotated(1)
+            rotated += RotationResult(1)
         except SecretUnreadable:
-            rotated += Rotated(unreadable=(f"variable {variable.name}",))
+            rotated += RotationResult(unreadable=(f"variable {variable.name}",))
     rotated = sum(ROTATED(tx, cipher), rotated)
     for provider in tx.providers.list(limit=100_000):
         if not provider.sealed or cipher.is_current(provider.sealed):
@@ -84,13 +84,13 @@ def rotate_registered(tx: Tx, *, cipher: Cipher) -> Rotated:
             provider = tx.providers.get(provider.id)
             key = cipher.decrypt(provider.sealed, bound_to=provider.binding)
             tx.providers.put(replace(provider, sealed=cipher.encrypt(key, bound_to=provider.binding)))
-            rotated += Rotated(1)
+            rotated += RotationResult(1)
         except SecretUnreadable:
-            rotated += Rotated(unreadable=(f"the key of provider {provider.name}",))
+            rotated += RotationResult(unreadable=(f"the key of provider {provider.name}",))
     return rotated
 
 
-def rotate_callbacks(tx: Tx, *, cipher: Cipher) -> Rotated:
+def rotate_callbacks(tx: Tx, *, cipher: Cipher) -> RotationResult:
     """Encrypt addresses of callbacks again, and those that older versions stored in plain. Raises: SecretKeyMissing."""
     unreadable: list[str] = []
 
@@ -104,7 +104,7 @@ def rotate_callbacks(tx: Tx, *, cipher: Cipher) -> Rotated:
             unreadable.append(f"the callback {callback.url}")
             return callback
 
-    return Rotated(tx.callbacks.change_all(seal), tuple(unreadable))
+    return RotationResult(tx.callbacks.change_all(seal), tuple(unreadable))
 
 
 def seal_queries(tx: Tx, *, cipher: Cipher) -> Sequence[ModelProvider]:
@@ -116,12 +116,12 @@ def seal_queries(tx: Tx, *, cipher: Cipher) -> Sequence[ModelProvider]:
     return tx.providers.list()
 
 
-def rotate_tools(tx: Tx, after: ToolId | None, *, cipher: Cipher, at: datetime) -> tuple[Rotated, ToolId | None]:
+def rotate_tools(tx: Tx, after: ToolId | None, *, cipher: Cipher, at: datetime) -> tuple[RotationResult, ToolId | None]:
     """Encrypt the variables of the next `ROWS` tools behind `after` again. `after`: None at first. Returns:
     (the result, the last tool that was looked at; None: there are no more). Raises: SecretKeyMissing."""
     page = tx.tools.page(where=ToolFilter(types=("custom",)), limit=ROWS, after=after)
     codes = tx.tools.codes([tool.id for tool in page])
-    rotated = Rotated()
+    rotated = RotationResult()
     for tool in page:
         code = codes.get(tool.id)
         if code is None or all(cipher.is_current(base64.b64decode(one)) for one in code.sealed.values()):
@@ -131,7 +131,7 @@ def rotate_tools(tx: Tx, after: ToolId | None, *, cipher: Cipher, at: datetime) 
             continue
         try:
             tx.tools.update(tool, code=reseal_environment(tx, tool.id, code, cipher=cipher), at=at)
-            rotated += Rotated(len(code.sealed))
+            rotated += RotationResult(len(code.sealed))
         except SecretUnreadable:
-            rotated += Rotated(unreadable=(f"the environment of tool {tool.spec.name}",))
+            rotated += RotationResult(unreadable=(f"the environment of tool {tool.spec.name}",))
     return rotated, page[-1].id if page else None

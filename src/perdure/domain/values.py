@@ -56,8 +56,7 @@ def check_names(owner: str, value: Mapping[str, Any], kind: Any) -> None:
 
 
 def read_object(name: str, settings: Mapping[str, Any], kind: type[T], helps: str = "") -> T | None:
-    """Return the setting `name`, an object, as dataclass `kind`; None: not set. `helps`: what else may be given.
-    Raises: InvalidInput."""
+    """Return the object setting `name` as dataclass `kind`; `helps`: hint for errors. Raises: InvalidInput."""
     if (value := settings.get(name)) is None:
         return None
     if not isinstance(value, Mapping):

@@ -16,7 +16,7 @@ from typing import Any
 from perdure.core.agents import Agent
 from perdure.core.conversations import ConversationState
 from perdure.core.errors import LimitReached, MessageTooLarge, ModelError, ModelReplyEmpty, NotFound
-from perdure.core.incoming.principals import Principal, Used, UseLimits, current_principal, day_of
+from perdure.core.incoming.principals import PeriodUsage, Principal, UseLimits, current_principal, day_of
 from perdure.core.models import Model, ModelReply, ModelRequest
 from perdure.core.runs import MAX_COST, NO_OPTIONS, Failure, Run, RunOptions, Step, Usage
 from perdure.domain.agents.options import LIMITS, limits_in
@@ -49,7 +49,7 @@ def within(options: RunOptions, limits: UseLimits) -> RunOptions:
     return replace(options, max_tokens=min(tokens, default=None), max_cost_usd=min(costs, default=None))
 
 
-def remaining_limits(options: RunOptions, used: Used) -> UseLimits:
+def remaining_limits(options: RunOptions, used: PeriodUsage) -> UseLimits:
     """Return what is left of a run's budget; never 0, which would mean no limit. `used`: as `used_by` returns it."""
     tokens, cost = options.max_tokens, options.max_cost_usd
     return UseLimits(
@@ -58,7 +58,7 @@ def remaining_limits(options: RunOptions, used: Used) -> UseLimits:
     )
 
 
-def used_by(tx: Tx, run: Run, steps: Sequence[Step], inputs: UnitInputs) -> Used:
+def used_by(tx: Tx, run: Run, steps: Sequence[Step], inputs: UnitInputs) -> PeriodUsage:
     """Return the tokens and US dollars of a run with these steps, and of its helpers; unknown prices count as 0."""
     found, working = [*steps], {run.id}
     for one in tx.runs.list_by_origin(run.options.origin or run.id):
@@ -66,7 +66,7 @@ def used_by(tx: Tx, run: Run, steps: Sequence[Step], inputs: UnitInputs) -> Used
             working.add(one.id)
             found += tx.steps.list_by_run(one.key)
     costs = (inputs.price_of(step.model, step.usage) or 0.0 for step in found)
-    return Used(tokens=sum(step.usage.total_tokens for step in found), cost=sum(costs))
+    return PeriodUsage(tokens=sum(step.usage.total_tokens for step in found), cost=sum(costs))
 
 
 def check_key_size(chars: int) -> None:
@@ -111,7 +111,7 @@ def find_exceeded(tx: Tx, agent: Agent, log: RunLog, inputs: UnitInputs) -> EndR
     """Return the end of a run whose own (with its helpers), agent's or key's budget is used up; None: it may go on."""
     tokens, most = log.run.options.max_tokens, log.run.options.max_cost_usd
     options, limited = log.run.options, tokens is not None or most is not None
-    used = used_by(tx, log.run, log.steps, inputs) if limited else Used()
+    used = used_by(tx, log.run, log.steps, inputs) if limited else PeriodUsage()
     if tokens is not None and used.tokens >= tokens:
         return _end("max_tokens", f"the run has used {used.tokens:,} tokens, and may use {tokens:,}")
     if most is not None and used.cost >= most:
@@ -126,7 +126,7 @@ def count_use(tx: Tx, agent: Agent, options: RunOptions, model: str, usage: Usag
     """Add tokens and dollars to the day's use of the agent, those it helps, and the key, where they are limited."""
     owners = [owner_id for owner_id, _ in _days_of_run(tx, agent, options)] if has_budget(agent, options) else []
     if owners and usage.total_tokens:
-        used = Used(tokens=usage.total_tokens, cost=inputs.price_of(model, usage) or 0.0)
+        used = PeriodUsage(tokens=usage.total_tokens, cost=inputs.price_of(model, usage) or 0.0)
         tx.used.add_today(dict.fromkeys(owners, used), at=inputs.now)
 
 
@@ -209,7 +209,7 @@ def _find_used_up(tx: Tx, days: Iterable[tuple[str, Mapping[str, Any]]], at: dat
     return None
 
 
-def _find_beyond(used: Used, limits: Mapping[str, Any]) -> tuple[str, str] | None:
+def _find_beyond(used: PeriodUsage, limits: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return (kind of budget, error text) of the first daily limit that is used up; None: there is none."""
     if (tokens := limits.get("tokens_per_day")) is not None and used.tokens >= tokens:
         return "max_tokens", f"may use {tokens:,} tokens a day, and has used {used.tokens:,}"

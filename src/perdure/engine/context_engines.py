@@ -22,7 +22,7 @@ from perdure.context.engines.port import (
     ContextEngine,
     EngineConversation,
     Extract,
-    Paged,
+    PagedEngine,
     ShippedEngine,
     StubResults,
     Turn,
@@ -46,12 +46,12 @@ EngineFactory = Callable[..., ContextEngine]
 """Makes an engine of the options of an agent's setting; usually the class itself."""
 
 _SHIPPED: Mapping[str, type[ShippedEngine]] = {
-    engine.name: engine for engine in (Paged, SlidingWindow, RecursiveSummary, MessageBuffer)
+    engine.name: engine for engine in (PagedEngine, SlidingWindow, RecursiveSummary, MessageBuffer)
 }
 _COMPRESSORS: Mapping[str, type[Compressor]] = {one.name: one for one in (StubResults, Extract)}
 
 
-class _Unmade(ContextEngine):
+class _EnginePlaceholder(ContextEngine):
     """Stands for an engine until it is made, which foreign code does."""
 
     owns_compaction = True
@@ -85,9 +85,9 @@ class EngineInUse:
         return any(map(self.engine.overrides, ("assemble", "bootstrap", "ingest")))
 
 
-PAGED = EngineInUse(Paged.name, Paged())
+PAGED = EngineInUse(PagedEngine.name, PagedEngine())
 FALLBACK = EngineInUse(SlidingWindow.name, SlidingWindow())
-_UNMADE = _Unmade()
+_UNMADE = _EnginePlaceholder()
 
 
 class ContextEngines:
@@ -255,7 +255,7 @@ class EngineFailed(Exception):
 
 
 @dataclass(slots=True)
-class _Line:
+class _EngineProgress:
     """What an engine was told of a conversation: all messages up to `upto_seq`."""
 
     upto_seq: int = -1
@@ -273,7 +273,9 @@ class EngineCalls:
     def __init__(self, engines: ContextEngines | None = None) -> None:
         self.engines = engines or ContextEngines()
         self._quarantined: set[RunKey] = set()
-        self._lines: OrderedDict[tuple[AgentId, int, int], _Line] = OrderedDict()  # agent, conversation, engine
+        self._lines: OrderedDict[tuple[AgentId, int, int], _EngineProgress] = (
+            OrderedDict()
+        )  # agent, conversation, engine
         self._late: dict[int, int] = {}  # id() of an engine -> how many of its calls are late
         self._plans: dict[RunKey, tuple[int, int]] = {}  # run -> step, and how many plans were made for it
 
@@ -359,10 +361,10 @@ class EngineCalls:
                 except EngineFailed as failed:
                     log.warning("context engine %r at the end: %s", used.name, failed)
 
-    def _line(self, engine: ContextEngine, conversation: EngineConversation) -> _Line:
+    def _line(self, engine: ContextEngine, conversation: EngineConversation) -> _EngineProgress:
         """Return what was passed to the engine about a conversation; an empty record if that was dropped."""
         key = (conversation.agent_id, conversation.conversation_seq, id(engine))
-        line = self._lines.setdefault(key, _Line())
+        line = self._lines.setdefault(key, _EngineProgress())
         self._lines.move_to_end(key)
         if len(self._lines) > LINES_MAX:
             self._lines.popitem(last=False)
@@ -371,8 +373,7 @@ class EngineCalls:
     async def _pass_messages(
         self, engine: ContextEngine, conversation: EngineConversation, messages: Sequence[Message]
     ) -> None:
-        """Call `bootstrap` unless it was called before, then `ingest` with the messages that the engine has not got.
-        Raises: EngineFailed."""
+        """Call `bootstrap` once, then `ingest` with the messages that the engine lacks. Raises: EngineFailed."""
         line = self._line(engine, conversation)
         visible = [message for message in messages if message.kind not in UNSEEN_KINDS]
         upto_seq = max((message.seq for message in visible), default=-1)

@@ -26,8 +26,8 @@ from perdure.domain.agents.profile import with_profile
 from perdure.engine.context_engines import ContextEngines, EngineCalls
 from perdure.engine.hooks import Hooks
 from perdure.engine.log.interrupts import Interrupt
-from perdure.engine.log.run_log import AutoRecalled, NoPlan
-from perdure.engine.process import Drain, Signals, Views
+from perdure.engine.log.run_log import NoPlan, RecallResult
+from perdure.engine.process import DrainState, TopicSignals, ViewCache
 from perdure.engine.search.search import Search
 from perdure.engine.workers.background import Background
 from perdure.storage.store import Store
@@ -51,7 +51,7 @@ def no_price(model: str, usage: Usage) -> float | None:
     return None
 
 
-class Unread:
+class UnreadNotifier:
     """Who hears that a conversation, or its agent's archive, has something new to read while nobody waits."""
 
     def __init__(self) -> None:
@@ -166,7 +166,7 @@ class UnitInputs:
     now: datetime
     until: datetime
     cached_view: View | None = None
-    recalled: AutoRecalled | None = None
+    recalled: RecallResult | None = None
     engines: ContextEngines = field(default_factory=ContextEngines)
     no_plan: NoPlan | None = None
     quarantined: bool = False
@@ -220,14 +220,14 @@ class Ports:
     cipher: Cipher = field(default_factory=NoCipher)
     hooks: Hooks = field(default_factory=Hooks)
     interrupts: dict[RunKey, Interrupt] = field(default_factory=dict)
-    views: Views = field(default_factory=Views)
+    views: ViewCache = field(default_factory=ViewCache)
     send_report: SendReport = send_nowhere
-    unread: Unread = field(default_factory=Unread)
+    unread: UnreadNotifier = field(default_factory=UnreadNotifier)
     background: Background = field(default_factory=Background)
     engine_calls: EngineCalls = field(default_factory=EngineCalls)
     telemetry: Telemetry = field(default_factory=NoTelemetry)
-    drain: Drain = field(default_factory=Drain)
-    signals: Signals = field(default_factory=Signals)
+    drain: DrainState = field(default_factory=DrainState)
+    signals: TopicSignals = field(default_factory=TopicSignals)
     contents: FileContents | None = None
     price_of: PriceOf = no_price
 
@@ -236,7 +236,7 @@ class Ports:
         return self.background.yields(local=self.models.traits(model).local)
 
     def slot(self, model: str) -> AbstractAsyncContextManager[None]:
-        """Return the place of a model call that nobody waits for; see `Background.slot`. Raises: PutBack."""
+        """Return the place of a model call that nobody waits for; see `Background.slot`. Raises: CallPostponed."""
         return self.background.slot(model, local=self.models.traits(model).local)
 
     def limit_s(self, model: str, seconds: float) -> float | None:

@@ -22,7 +22,7 @@ MESSAGE_BYTES = 1_100
 TOKEN_BYTES = 4
 
 
-class Views(OrderedDict[ConversationKey, RequestParts]):
+class ViewCache(OrderedDict[ConversationKey, RequestParts]):
     """The parts of the newest requests of the conversations that were used last, so that a long conversation costs no
     more than a short one. Safe to lose: a view is a prefix and the rows after it, and neither ever changes. A run with
     a system text of its own shows another prefix than the conversation's, so its views are not kept.
@@ -73,12 +73,12 @@ def size_of(messages: Sequence[Message]) -> int:
     return sum(MESSAGE_BYTES + TOKEN_BYTES * message.tokens for message in messages)
 
 
-class GivenBack(Exception):
+class RunReleased(Exception):
     """The run is given back to other processes instead of beginning its next step."""
 
 
 @dataclass(slots=True)
-class Drain:
+class DrainState:
     """Whether this process is about to end, so that runs no longer begin, and until when (loop time) steps may."""
 
     is_on: bool = False
@@ -90,16 +90,16 @@ class Drain:
             self.is_on, self.steps_until = True, asyncio.get_running_loop().time() + within_s / 2
 
     def check(self) -> None:
-        """Check that a step may still begin. Raises: GivenBack: it is too late."""
+        """Check that a step may still begin. Raises: RunReleased: it is too late."""
         if self.is_on and asyncio.get_running_loop().time() >= self.steps_until:
-            raise GivenBack
+            raise RunReleased
 
 
 LOOK_S = 2.0
 """How often who waits looks by itself where signals come: one may be lost with the process that would have sent it."""
 
 
-class Signals:
+class TopicSignals:
     """Calls functions with what the topics of others are about. Without `hear` nothing is ever called."""
 
     def __init__(self) -> None:

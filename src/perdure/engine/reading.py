@@ -16,12 +16,12 @@ AGAIN_MAX = 5
 """How often a model is asked again, because what it was shown has changed, before that is left for later."""
 
 
-class ReadingChanged(Exception):
+class ModelInputChanged(Exception):
     """Nothing was stored: what the model is to read is no longer so."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ModelInput:
     """What a model is shown.
 
     Attributes:
@@ -37,10 +37,10 @@ class Reading:
         return self.again(tx) == self.value
 
     def check(self, tx: Tx) -> None:
-        """Check that what the model is shown has not changed. Raises: ReadingChanged: it has; NotFound: it is gone."""
+        """Raise ModelInputChanged if the input has changed since it was read, and NotFound if it was deleted."""
         if not self.holds(tx):
-            raise ReadingChanged
+            raise ModelInputChanged
 
 
-NOTHING = Reading((), lambda tx: ())
+NOTHING = ModelInput((), lambda tx: ())
 """The reading of who reads nothing that may change."""

@@ -14,7 +14,7 @@ from perdure.core.models import ModelOptions, ModelRequest
 from perdure.core.runs import Recipe, RunOptions, Usage
 from perdure.engine.approvals.answers import SKILL
 from perdure.engine.budget import CallBudget, check_agent_size, check_key_size
-from perdure.engine.compaction.room import Preview, preview
+from perdure.engine.compaction.room import RequestPreview, preview
 from perdure.engine.ports import in_effect
 from perdure.engine.records.rows import engine_drafts
 from perdure.engine.records.run_request import NewMessage
@@ -87,7 +87,7 @@ class Prompts(AsyncPart):
         messages, _ = await fetch_images(self._app, messages, None)
         inputs = self._ports.inputs()
 
-        def read(tx: Tx) -> Preview:
+        def read(tx: Tx) -> RequestPreview:
             found = find_conversation(tx, agent_id, conversation)
             return preview(tx, tx.conversations.get_agent(found.agent_id, found.seq), found, inputs)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from perdure.core.errors import InvalidInput, StoreDamaged, StoreError
-from perdure.core.vectors import CheckResult, Fault, Owner, OwnerKind, ScopeCounts
+from perdure.core.vectors import CheckResult, IndexFault, IndexOwner, OwnerKind, ScopeCounts
 from perdure.domain.archives.embedding import reindex
 from perdure.engine.conversations.reset import remove_traces
 from perdure.library.parts.part import AsyncPart
@@ -39,8 +39,8 @@ class Comparison:
         without_checksum: how many rows have no checksum.
     """
 
-    owners: Sequence[Owner]
-    faults: Sequence[Fault]
+    owners: Sequence[IndexOwner]
+    faults: Sequence[IndexFault]
     unfinished: AbstractSet[OwnerKind]
     without_checksum: int
 
@@ -115,7 +115,9 @@ class StoreUpkeep(AsyncPart):
                         lambda tx, owner, seq: tx.upkeep.check(owner, from_seq=seq, repair=repair), owner, seq
                     )
                 except StoreDamaged:
-                    faults.append(Fault("damage", owner.id, f"place from number {seq} on that can't be read", 1, False))
+                    faults.append(
+                        IndexFault("damage", owner.id, f"place from number {seq} on that can't be read", 1, False)
+                    )
                     break
                 faults += checked.faults
                 without_checksum += checked.without_checksum
@@ -162,7 +164,7 @@ class StoreUpkeep(AsyncPart):
                 return EmbeddingReport(embedder.handle, counts, done - before)
             await asyncio.sleep(POLL_S)
 
-    async def _owners(self) -> list[Owner]:
+    async def _owners(self) -> list[IndexOwner]:
         """All agents and archives, in order of their numbers."""
         return await self._load_all(
             lambda tx, after: tx.upkeep.owners(after=after, limit=PAGE), lambda owner: owner.number
@@ -175,7 +177,7 @@ class StoreUpkeep(AsyncPart):
             items += page
         return items
 
-    async def _rebuild_words(self, kind: OwnerKind, owners: Sequence[Owner], progress: Progress) -> None:
+    async def _rebuild_words(self, kind: OwnerKind, owners: Sequence[IndexOwner], progress: Progress) -> None:
         """Build the full-text index again; search uses the old one until the new one is complete."""
         what, of_kind = f"making the index of {TEXTS[kind]} anew", [owner for owner in owners if owner.kind == kind]
         total = sum(owner.rows for owner in of_kind)
@@ -186,10 +188,10 @@ class StoreUpkeep(AsyncPart):
 
 async def _compare_pages(
     unit: Unit, check: Callable[[Tx, tuple[str, int]], CheckResult[tuple[str, int]]]
-) -> tuple[list[Fault], int]:
+) -> tuple[list[IndexFault], int]:
     """(all faults, how many rows have no checksum) that a check finds, called page by page through `unit`; it takes
     where to continue, which is first ("", -1)."""
-    faults: list[Fault] = []
+    faults: list[IndexFault] = []
     without_checksum, after = 0, ("", -1)
     while True:
         checked = await unit(check, after)

@@ -19,8 +19,7 @@ REFUSED_SCHEMA = re.compile(
 
 
 def with_schema_in_prompt(request: ModelRequest, *, response_format: Mapping[str, Any] | None = None) -> ModelRequest:
-    """Return the request with its answer's JSON schema, if it has one, in the system text, and this
-    `response_format`."""
+    """Return the request with its answer's JSON schema put in the system text, and this `response_format`."""
     shape = request.options.response_format or {}
     if shape.get("type") not in ("json_schema", "json_object"):
         return request

@@ -13,7 +13,7 @@ from perdure.core.models import Model, ModelDelta, ModelPiece, ModelReply, Model
 from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.arguments import ARGUMENTS
 from perdure.core.tools.portable import PortableTool, portable, rename_members
-from perdure.providers.provider import PROVIDERS, AroundModel, Endpoint, ModelSource
+from perdure.providers.provider import PROVIDERS, Endpoint, ModelSource, ModelWrapper
 
 if TYPE_CHECKING:
     from perdure.providers.retrying import Retrying
@@ -37,7 +37,7 @@ def portable_request(request: ModelRequest, tools: Sequence[PortableTool]) -> tu
     return replace(request, tools=tuple(tool.shape for tool in tools), messages=messages), aliases
 
 
-class PortableTools(AroundModel):
+class PortableTools(ModelWrapper):
     """A model that is sent each tool in a form that every provider takes; the calls that it yields have the tool's own
     names of arguments. Where names differ, the arguments of a call come as one delta, with the reply."""
 

@@ -28,7 +28,7 @@ from perdure.core.models import (
     ModelRequest,
     ModelTraits,
 )
-from perdure.providers.discovery import LOOK_TIMEOUT_S, Listing, fetch_json
+from perdure.providers.discovery import LOOK_TIMEOUT_S, ModelListing, fetch_json
 from perdure.providers.masking import LISTING
 from perdure.providers.provider import Endpoint
 from perdure.providers.traits import ServerTraits, join_traits, loaded_in, props_of, served_in, shown_in
@@ -43,7 +43,7 @@ WITHOUT_CALLS = "memory is kept and recalled for it without its help"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class DefaultModel:
     """The model of agents that are made without one.
 
     Args:
@@ -59,21 +59,21 @@ class Choice:
     is_setting: bool = False
 
 
-def fallback_choice() -> Choice:
+def fallback_choice() -> DefaultModel:
     """The choice where no provider has a model: the built-in program, or if it is missing, a reason that says so."""
     for handle, (_, model) in feature_models().items():
-        return Choice(handle, model.about)
-    return Choice(EXTRACTIVE, NO_MODEL)
+        return DefaultModel(handle, model.about)
+    return DefaultModel(EXTRACTIVE, NO_MODEL)
 
 
 async def choose_from(
     endpoint: Endpoint,
-    listing: Listing,
-    probe: Callable[[Endpoint, str], Awaitable[Trial]],
+    listing: ModelListing,
+    probe: Callable[[Endpoint, str], Awaitable[ToolTrial]],
     notes: list[str],
     *,
     is_set: bool = True,
-) -> Choice | None:
+) -> DefaultModel | None:
     """A model of this provider; None adds a note that says why there is none.
 
     Args:
@@ -87,18 +87,18 @@ async def choose_from(
     if endpoint.problem:
         notes.append(endpoint.problem)
     elif has_no_list:
-        return Choice(f"{endpoint.provider}/{provider.default_model}", f"from {endpoint.source}", tuple(notes))
+        return DefaultModel(f"{endpoint.provider}/{provider.default_model}", f"from {endpoint.source}", tuple(notes))
     elif listing.problem:
         if provider.default_model and (not endpoint.local or (endpoint.has_key and listing.status)):
             # A key means that this provider is wanted. A new agent keeps its model for good, so a wrong key or a short
             # outage must not give it another one; its runs show the error.
             reason = f"from {endpoint.source}; it can't be asked now: {listing.problem}"
-            return Choice(f"{endpoint.provider}/{provider.default_model}", reason, tuple(notes))
+            return DefaultModel(f"{endpoint.provider}/{provider.default_model}", reason, tuple(notes))
         notes.append(listing.problem)
     elif not endpoint.local:
         name = next(iter(names), "") if listing.models else provider.default_model
         if name:
-            return Choice(f"{endpoint.provider}/{name}", f"from {endpoint.source}", tuple(notes))
+            return DefaultModel(f"{endpoint.provider}/{name}", f"from {endpoint.source}", tuple(notes))
         notes.append(f"{endpoint.address} has no chat model")
     elif not names:
         hint = ": `ollama pull qwen3` gets one" if endpoint.provider == "ollama" else ""
@@ -111,19 +111,19 @@ async def choose_from(
 async def _choose_local(
     endpoint: Endpoint,
     names: Sequence[str],
-    probe: Callable[[Endpoint, str], Awaitable[Trial]],
+    probe: Callable[[Endpoint, str], Awaitable[ToolTrial]],
     notes: list[str],
     *,
     is_set: bool,
-) -> Choice | None:
+) -> DefaultModel | None:
     """The first of the models `names` of a local server that calls tools, in whichever form; with `is_set` else the
     first that answers at all, or the first. Adds to `notes` why models were passed over. `probe`: see `choose_from`."""
-    tried: list[tuple[str, Trial]] = []
+    tried: list[tuple[str, ToolTrial]] = []
     for name in names:
         trial = await probe(endpoint, name)
         if trial.calling in _CALLS:
             reason = f"found by {endpoint.source}, and it {_CALLS[trial.calling]}"
-            return Choice(f"{endpoint.provider}/{name}", reason, tuple(notes))
+            return DefaultModel(f"{endpoint.provider}/{name}", reason, tuple(notes))
         tried.append((name, trial))
         notes.append(f"{endpoint.provider}/{name}: it {trial.problem}")
     if not is_set:
@@ -131,7 +131,7 @@ async def _choose_local(
     name, trial = next((one for one in tried if one[1].calling is not None), tried[0])
     del notes[-len(tried) :]
     reason = f"from {endpoint.source}; it {trial.problem}: {WITHOUT_CALLS}"
-    return Choice(f"{endpoint.provider}/{name}", reason, tuple(notes))
+    return DefaultModel(f"{endpoint.provider}/{name}", reason, tuple(notes))
 
 
 def chat_models(models: Sequence[str], preferred: Sequence[str]) -> list[str]:
@@ -153,7 +153,7 @@ _NOT_CHAT = (
 )  # fmt: skip
 
 
-class OwnModels(Protocol):
+class ServedModels(Protocol):
     """The models that this process serves itself, without a provider."""
 
     @property
@@ -163,7 +163,7 @@ class OwnModels(Protocol):
     def names(self) -> Sequence[str]:
         """The names of the models that can be used now. No network, and quick."""
 
-    def choice(self) -> Choice | None:
+    def choice(self) -> DefaultModel | None:
         """The model that new agents get: before all others if a setting names it, else if no provider has one."""
 
     def traits(self, name: str) -> ModelTraits:
@@ -189,7 +189,7 @@ _NOTE: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class ToolTrial:
     """What a request with a tool showed. `problem`: why no call came, empty if one came in whichever form; `calling`:
     how the model calls tools, None: it did not answer."""
 
@@ -197,7 +197,7 @@ class Trial:
     calling: Calling | None = None
 
 
-async def try_tools(model: Model, handle: str, *, silence_s: float = SILENCE_S) -> Trial:
+async def try_tools(model: Model, handle: str, *, silence_s: float = SILENCE_S) -> ToolTrial:
     """Ask the model for one tool call, and wait as long as something comes. Never raises a ModelError."""
     request = ModelRequest(
         model=handle,
@@ -215,17 +215,17 @@ async def try_tools(model: Model, handle: str, *, silence_s: float = SILENCE_S) 
                 if not (isinstance(piece, ModelProgress) and piece.stage == "waiting"):
                     limit.reschedule(asyncio.get_running_loop().time() + silence_s)
     except TimeoutError:
-        return Trial(f"said nothing for {silence_s:g} s")
+        return ToolTrial(f"said nothing for {silence_s:g} s")
     except ModelError as error:
-        return Trial(f"could not be tried: {error}")
+        return ToolTrial(f"could not be tried: {error}")
     if reply is None:
-        return Trial("ended its answer without a reply")
+        return ToolTrial("ended its answer without a reply")
     if any(isinstance(part, ToolCall) and _calls_note(part) for part in reply.parts):
         in_text = reply.exchange is not None and "calls_in_text" in reply.exchange.response
-        return Trial(calling="text" if in_text else "native")
+        return ToolTrial(calling="text" if in_text else "native")
     if _writes_note_call(text_of(reply.parts)):
-        return Trial(calling="text")
-    return Trial("did not call the tool it was asked to call", "none")
+        return ToolTrial(calling="text")
+    return ToolTrial("did not call the tool it was asked to call", "none")
 
 
 def _calls_note(call: ToolCall) -> bool:

@@ -40,7 +40,7 @@ DETAIL_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ModelListing:
     """The models of a provider, or why it did not list them.
 
     `status` is the HTTP status of a refusal; 0 for no answer at all. `served`: name of a model -> its traits there.
@@ -117,7 +117,7 @@ def may_probe() -> bool:
     return os.environ.get(PROBE_VARIABLE, "").strip().lower() not in ("0", "no", "off", "false")
 
 
-async def probe_local(candidates: Sequence[Endpoint] | None = None) -> list[tuple[Endpoint, Listing]]:
+async def probe_local(candidates: Sequence[Endpoint] | None = None) -> list[tuple[Endpoint, ModelListing]]:
     """The candidates (default: Ollama and LM Studio on their own ports) that answer, each with its models.
 
     All are probed at once; none with `PERDURE_PROBE_LOCAL=0` in the environment.
@@ -131,25 +131,27 @@ async def probe_local(candidates: Sequence[Endpoint] | None = None) -> list[tupl
     return [(endpoint, listing) for endpoint, listing in zip(running, listings, strict=True) if not listing.problem]
 
 
-async def list_models(endpoint: Endpoint, *, timeout_s: float = LIST_TIMEOUT_S) -> Listing:
+async def list_models(endpoint: Endpoint, *, timeout_s: float = LIST_TIMEOUT_S) -> ModelListing:
     """The models of a provider, by `GET {base_url}/models`. Never raises; `problem` says what went wrong."""
     if endpoint.problem:
-        return Listing(problem=endpoint.problem)
+        return ModelListing(problem=endpoint.problem)
     if not _can_be_sent(endpoint.api_key):  # the error of the HTTP library would show it
-        return Listing(problem=f"the key for {endpoint.address} has characters that no key has: copy it again")
+        return ModelListing(problem=f"the key for {endpoint.address} has characters that no key has: copy it again")
     url, headers, params = endpoint.entry.api.listing_request(endpoint)
     answer = await fetch_json(endpoint, url, timeout_s=timeout_s, headers=headers, params=params)
     if answer.problem:
-        return Listing(problem=f"{endpoint.address} {answer.problem}")
+        return ModelListing(problem=f"{endpoint.address} {answer.problem}")
     if answer.status != 200:
-        return Listing(problem=_refusal(endpoint, answer.status), status=answer.status)
+        return ModelListing(problem=_refusal(endpoint, answer.status), status=answer.status)
     try:
-        return Listing(_names(answer.data), served=served_in(answer.data))
+        return ModelListing(_names(answer.data), served=served_in(answer.data))
     except ValueError:
-        return Listing(problem=f"{endpoint.address}/models is not a list of models: is this the address of its API?")
+        return ModelListing(
+            problem=f"{endpoint.address}/models is not a list of models: is this the address of its API?"
+        )
 
 
-async def list_when_loaded(endpoint: Endpoint, listing: Listing, progress: Callable[[str], None]) -> Listing:
+async def list_when_loaded(endpoint: Endpoint, listing: ModelListing, progress: Callable[[str], None]) -> ModelListing:
     """Ask a local server that is loading its model again until it has, for up to two minutes; the last listing. Any
     other endpoint's listing is returned as it is. `progress` is told what is waited for."""
     for _ in range(LOADING_TRIES):

@@ -49,8 +49,7 @@ async def read_answer(response: httpx.Response, size_bytes: int) -> bytes:
 
 
 async def error_body(response: httpx.Response, deadline: float | None = None) -> str:
-    """The body of a streamed response that is no success, as far as it can be read and comes until `deadline`, by the
-    clock of the event loop."""
+    """Read the body of a failed streamed response as far as it comes until `deadline` (event loop's clock)."""
     import httpx
 
     body = bytearray()
@@ -78,8 +77,7 @@ _NEAR_ENDS = (".local", ".lan", ".home", ".internal")
 def api_path(path: str) -> str:
     """The path of a chat API, without `/chat/completions` and a / at the end.
 
-    >>> api_path("/v1/chat/completions/")
-    '/v1'
+    >>> api_path("/v1/chat/completions/") '/v1'
     """
     return path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
 
@@ -143,8 +141,7 @@ def mask_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> dic
 
 
 def request_secrets(headers: Mapping[str, str], url: str) -> tuple[str, ...]:
-    """The secrets of a request: headers and query fields with secret names, the address's password, and what looks like
-    a key in its path."""
+    """Return a request's secrets: in headers, query fields, the address's password, and keys in its path."""
     parts = urlsplit(url)
     named = (*headers.items(), *parse_qsl(parts.query))
     values = [value for name, value in named if _SECRET_NAME.search(name)]

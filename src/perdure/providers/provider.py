@@ -152,7 +152,7 @@ class ModelSource:
         return self.endpoint.api_key if self.endpoint.has_key else None
 
 
-class AroundModel:
+class ModelWrapper:
     """Base class of a model that wraps another one and changes its requests or answers."""
 
     def __init__(self, model: Model) -> None:

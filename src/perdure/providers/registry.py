@@ -18,7 +18,7 @@ from perdure.providers.build import Handles, build_model, is_listed, is_served, 
 from perdure.providers.catalog import ModelFacts, facts_of
 from perdure.providers.discovery import (
     LOOK_TIMEOUT_S,
-    Listing,
+    ModelListing,
     list_models,
     list_when_loaded,
     local_providers,
@@ -29,7 +29,7 @@ from perdure.providers.provider import ALIASES, PROVIDERS, Endpoint, ModelSource
 from perdure.providers.traits import LearnedTraits
 
 if TYPE_CHECKING:
-    from perdure.providers.choosing import OwnModels
+    from perdure.providers.choosing import ServedModels
     from perdure.providers.retrying import Retrying
 
 CACHED_MAX = 256
@@ -58,8 +58,8 @@ class ModelRegistry:
         models: Mapping[str, Model] | None = None,
         *,
         endpoints: Sequence[Endpoint] = (),
-        listings: dict[str, Listing] | None = None,
-        own: OwnModels | None = None,
+        listings: dict[str, ModelListing] | None = None,
+        own: ServedModels | None = None,
     ) -> None:
         self._own = own
         self._models = dict(models or {})
@@ -74,9 +74,9 @@ class ModelRegistry:
         self._unreachable: set[str] = set()  # names of local servers that did not answer last time
         self._shared_listings = {} if listings is None else listings
         # Of those that clients registered, and the shared ones.
-        self._listings: ChainMap[str, Listing] = ChainMap({}, self._shared_listings)
+        self._listings: ChainMap[str, ModelListing] = ChainMap({}, self._shared_listings)
         self.learned = LearnedTraits()
-        self.trials: dict[str, choosing.Trial] = {}
+        self.trials: dict[str, choosing.ToolTrial] = {}
         """What the models that this process has tried have shown last."""
         self._cache: dict[str, Retrying] = {}
         self._connections: dict[str, Any] = {}
@@ -108,11 +108,11 @@ class ModelRegistry:
                 self._connections.pop(name, None)
             self._stored = stored
 
-    async def load_listing(self, name: str) -> Listing:
+    async def load_listing(self, name: str) -> ModelListing:
         """Ask one provider for its models. Never raises."""
         endpoint = self._endpoint(name)
         if endpoint is None:
-            return Listing(problem=f"there is no provider {name!r}")
+            return ModelListing(problem=f"there is no provider {name!r}")
         listing = await list_models(endpoint)
         self._record(endpoint, listing)
         return listing
@@ -124,11 +124,11 @@ class ModelRegistry:
         return self._configured.get(name) or self._stored.get(name) or self._default_endpoints.get(name)
 
     @property
-    def own_choice(self) -> choosing.Choice | None:
+    def own_choice(self) -> choosing.DefaultModel | None:
         """The default of the models that this process serves itself."""
         return None if self._own is None else self._own.choice()
 
-    def _own_of(self, handle: str) -> tuple[OwnModels, str] | None:
+    def _own_of(self, handle: str) -> tuple[ServedModels, str] | None:
         """(The models that this process serves itself, which of them) by a handle; None: it is another's."""
         if self._own is None:
             return None
@@ -149,7 +149,7 @@ class ModelRegistry:
         return handle if endpoint is None else f"{endpoint.entry.name}/{model}"
 
     @property
-    def listings(self) -> Mapping[str, Listing]:
+    def listings(self) -> Mapping[str, ModelListing]:
         """Provider -> its listing, of those that were asked."""
         return dict(self._listings)
 
@@ -264,7 +264,7 @@ class ModelRegistry:
         if handle in self._models or match is None or not match[0].local:
             return
         endpoint, name = match
-        listing = self._listings.get(endpoint.provider, Listing())
+        listing = self._listings.get(endpoint.provider, ModelListing())
         listed = listing.served.get(name, {})
         if traits := await choosing.look_closer(endpoint, name, listed):
             self.learn(handle, **traits)
@@ -307,13 +307,15 @@ class ModelRegistry:
         if handle in self._models or match is None or not match[0].local or self._own_of(handle) is not None:
             return
         endpoint, name = match
-        listing = self._listings.get(endpoint.provider, Listing())
+        listing = self._listings.get(endpoint.provider, ModelListing())
         if endpoint.provider in self._unreachable or not is_served(name, listing.models):
             if endpoint.provider in self._configured or endpoint.provider in self._stored:
                 self._record(endpoint, await list_models(endpoint, timeout_s=LOOK_TIMEOUT_S))
             elif may_probe():
                 answered = dict(await probe_local([endpoint]))
-                self._record(endpoint, answered.get(endpoint, Listing(problem=f"nobody answers on {endpoint.source}")))
+                self._record(
+                    endpoint, answered.get(endpoint, ModelListing(problem=f"nobody answers on {endpoint.source}"))
+                )
         if endpoint.provider not in self._unreachable:
             await self.look_at(handle)
 
@@ -363,10 +365,10 @@ class ModelRegistry:
             return (endpoint, name) if name in own[0].names() else None
         if endpoint.base_url != endpoint.entry.default_url:
             return endpoint, name
-        listed = self._listings.get(prefix, Listing()).models
+        listed = self._listings.get(prefix, ModelListing()).models
         return (endpoint, name) if not listed or is_listed(name, listed) else None
 
-    async def refresh(self) -> Mapping[str, Listing]:
+    async def refresh(self) -> Mapping[str, ModelListing]:
         """Ask all providers for their models at once; at most 3 s. Never raises."""
         endpoints = self.endpoints
         answers = await asyncio.gather(*map(list_models, endpoints))
@@ -374,7 +376,7 @@ class ModelRegistry:
             self._record(endpoint, listing)
         return self.listings
 
-    def _record(self, endpoint: Endpoint, listing: Listing) -> None:
+    def _record(self, endpoint: Endpoint, listing: ModelListing) -> None:
         """Remember the answer of an endpoint: whether it is reachable, its models, and the traits of these."""
         name = endpoint.provider
         if endpoint.local:
@@ -382,14 +384,16 @@ class ModelRegistry:
         if listing.problem and name in self._default_endpoints and name not in self._listings:
             return
         # An older listing is better than a problem.
-        if not listing.problem or not self._listings.get(name, Listing()).models:
+        if not listing.problem or not self._listings.get(name, ModelListing()).models:
             is_shared = name in self._configured or name in self._default_endpoints
             (self._shared_listings if is_shared else self._listings)[name] = listing
         if endpoint.local or endpoint.base_url != endpoint.entry.default_url:
             for model, traits in listing.served.items():
                 self.learn(f"{name}/{model}", **traits)
 
-    async def choose(self, setting: str, *, progress: Callable[[str], None] = lambda what: None) -> choosing.Choice:
+    async def choose(
+        self, setting: str, *, progress: Callable[[str], None] = lambda what: None
+    ) -> choosing.DefaultModel:
         """The model of agents made without one, after asking every provider and, if none has a model, the servers on
         this machine; the registry then knows these.
 
@@ -409,7 +413,7 @@ class ModelRegistry:
         for endpoint in self.endpoints:
             if self._own_of(endpoint.provider) is not None:
                 continue  # they come after those that somebody has set up
-            listing = await list_when_loaded(endpoint, self._listings.get(endpoint.provider, Listing()), progress)
+            listing = await list_when_loaded(endpoint, self._listings.get(endpoint.provider, ModelListing()), progress)
             self._record(endpoint, listing)
             is_set = endpoint.provider not in self._default_endpoints
             if choice := await choosing.choose_from(endpoint, listing, trying, notes, is_set=is_set):
@@ -436,20 +440,22 @@ class ModelRegistry:
             self._record(endpoint, listing)
         return any(choosing.is_chat_model(name) for listing in answers for name in listing.models)
 
-    async def _try(self, endpoint: Endpoint, name: str, *, progress: Callable[[str], None]) -> choosing.Trial:
+    async def _try(self, endpoint: Endpoint, name: str, *, progress: Callable[[str], None]) -> choosing.ToolTrial:
         """Whether a model of a local server calls tools, as it is known or else as a request with a tool shows."""
         handle = f"{endpoint.provider}/{name}"
         await self.look_at(handle)
         if (calling := self.traits(handle).calling) is not None:
-            return choosing.Trial("did not call the tool it was asked to call" if calling == "none" else "", calling)
+            return choosing.ToolTrial(
+                "did not call the tool it was asked to call" if calling == "none" else "", calling
+            )
         progress(f"trying a tool call on {handle}…")
         return await self.try_tools(handle)
 
-    async def try_tools(self, handle: str) -> choosing.Trial:
+    async def try_tools(self, handle: str) -> choosing.ToolTrial:
         """Ask a model for a tool call, whatever is known of it, and learn how it calls. Never raises a ModelError."""
         model = self.find(handle)
         if model is None:
-            return choosing.Trial(f"is not available: {self.what_helps(handle)}")
+            return choosing.ToolTrial(f"is not available: {self.what_helps(handle)}")
         if not (took_tools := self.traits(handle).takes_tools):
             self.learn(handle, takes_tools=True)
         trial = self.trials[handle] = await choosing.try_tools(model, handle)
@@ -459,14 +465,14 @@ class ModelRegistry:
             self.learn(handle, takes_tools=False)
         return trial
 
-    def first_choice(self, setting: str) -> choosing.Choice:
+    def first_choice(self, setting: str) -> choosing.DefaultModel:
         """Return the model for agents made without one, before any provider was asked: that of a setting, which
         `choose` keeps; else one of this process, which a provider's replaces."""
         if setting:
-            return choosing.Choice(setting, "from PERDURE_MODEL", is_setting=True)
+            return choosing.DefaultModel(setting, "from PERDURE_MODEL", is_setting=True)
         return self.own_choice or self._fallback
 
-    async def probe_local(self) -> Sequence[tuple[Endpoint, Listing]]:
+    async def probe_local(self) -> Sequence[tuple[Endpoint, ModelListing]]:
         """The servers on this machine that answer and that no variable names; the registry remembers which answer."""
         names = self._configured.keys() | self._listings.keys()
         new = [(endpoint, listing) for endpoint, listing in await probe_local() if endpoint.provider not in names]

@@ -12,7 +12,7 @@ from perdure.core.errors import ModelError, ModelLoading, ModelTimeout
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.models import Exchange, Model, ModelPiece, ModelProgress, ModelReply, ModelRequest
 from perdure.core.runs import NO_USAGE
-from perdure.providers.provider import AroundModel
+from perdure.providers.provider import ModelWrapper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ def delay_s(policy: RetryPolicy, tries: int, *, retry_after_s: float | None, cha
     return max(backoff * (1 - policy.jitter * chance), retry_after_s or 0.0)
 
 
-class Retrying(AroundModel):
+class Retrying(ModelWrapper):
     """A model whose requests are retried after a `ModelError` that is `retryable`.
 
     Nothing is retried after the first piece of output: a reader must never see an answer begin twice. A wait that the

@@ -19,7 +19,7 @@ from perdure.core.text.words import Matches, Query
 from perdure.search.ranking.fuse import Ranking, merge_duplicates, rank
 from perdure.search.ranking.hints import count_asked, hints_of
 from perdure.search.ranking.history import LogColumns
-from perdure.search.ranking.hits import HITS_MAX, Hits, MessageHit, SearchReport, SearchRequest, Why, Wording
+from perdure.search.ranking.hits import HITS_MAX, AlternativeText, Hits, MessageHit, SearchReport, SearchRequest, Why
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import AskedKind, Pool, PoolScope
 from perdure.search.ranking.query import VectorMatches, match_vectors, match_words, report_search, without_names
@@ -61,7 +61,7 @@ class RankedMessages:
     seqs: NDArray[np.int64]
     ranked: Ranking
     texts: dict[int, str]
-    wordings: Mapping[int, Sequence[Wording]]
+    wordings: Mapping[int, Sequence[AlternativeText]]
     ran: SearchReport
 
     @property
@@ -246,7 +246,7 @@ def _pool(
     query: Query,
     matches: Matches,
     by_vectors: VectorMatches,
-    wordings: Mapping[int, Sequence[Wording]],
+    wordings: Mapping[int, Sequence[AlternativeText]],
     related: Related,
     *,
     asked: AskedKind,
@@ -283,15 +283,15 @@ def _pool(
     )
 
 
-WORDINGS: Point[[Tx, Agent, SearchRequest, Query, GraphId], Mapping[int, Sequence[Wording]]] = Point("wordings")
+WORDINGS: Point[[Tx, Agent, SearchRequest, Query, GraphId], Mapping[int, Sequence[AlternativeText]]] = Point("wordings")
 """The numbers of messages that a query finds by other words than their own; asked where the agent has a graph."""
 
 
 def find_wordings(
     tx: Tx, agent: Agent, request: SearchRequest, query: Query, graph_id: GraphId | None
-) -> Mapping[int, Sequence[Wording]]:
+) -> Mapping[int, Sequence[AlternativeText]]:
     """Return number of a message -> other words for it that the query finds."""
-    found: dict[int, list[Wording]] = {}
+    found: dict[int, list[AlternativeText]] = {}
     if graph_id is not None and query.clauses:
         for wordings in WORDINGS(tx, agent, request, query, graph_id):
             for seq, some in wordings.items():
@@ -300,7 +300,10 @@ def find_wordings(
 
 
 def add_words(
-    counts: NDArray[np.float64], query: Query, seqs: NDArray[np.int64], wordings: Mapping[int, Sequence[Wording]]
+    counts: NDArray[np.float64],
+    query: Query,
+    seqs: NDArray[np.int64],
+    wordings: Mapping[int, Sequence[AlternativeText]],
 ) -> NDArray[np.float64]:
     """Count a clause once where it stands only in other wordings of a message; return the counts, (clauses, rows)."""
     rows = [row for row, seq in enumerate(seqs.tolist()) if seq in wordings]

@@ -29,8 +29,7 @@ APART = 1_000  # places between rows that are no neighbours
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedPassages:
-    """The rows of a search in order, before its hits are loaded. Row i is passage `texts.passage(i)`; `numbers`: (n)
-    the numbers of their archives."""
+    """The ranked rows of a search: row i is passage `texts.passage(i)` in archive number `numbers[i]`."""
 
     texts: PassageTexts
     ranked: Ranking

@@ -48,8 +48,7 @@ SCORE_DIGITS = 4
 
 @dataclass(slots=True)
 class Candidates:
-    """The candidates of a recall, and what their sources say beside it. `conversations`: id of a message -> the number
-    of its conversation."""
+    """The candidates of a recall and their sources' reports. `conversations`: message id -> conversation number."""
 
     candidates: list[Candidate] = field(default_factory=list)
     facts: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from perdure.storage.tables.batches import Batches, Callbacks
 from perdure.storage.tables.blocks import Blocks
 from perdure.storage.tables.conversations import Captures, Conversations
 from perdure.storage.tables.counts import Queues, UseCounts
-from perdure.storage.tables.deleted import Unfinished, unfinished_org
+from perdure.storage.tables.deleted import UnfinishedCopies, unfinished_org
 from perdure.storage.tables.events import Events
 from perdure.storage.tables.identities import Identities
 from perdure.storage.tables.message_rows import IdStarts
@@ -58,7 +58,7 @@ class Tx:
         self.gaps = Gaps(db, org_id)
         self.agent_revisions = AgentRevisions(db, org_id)
         self.turns = Turns(db, org_id)
-        self.unfinished = Unfinished(db, org_id)
+        self.unfinished = UnfinishedCopies(db, org_id)
         self.runs = Runs(db, org_id)
         self.batches = Batches(db, org_id)
         self.callbacks = Callbacks(db, org_id)

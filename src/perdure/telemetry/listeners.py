@@ -48,11 +48,11 @@ class Listeners:
 def reported_embedder(embedder: Embedder, telemetry: Telemetry) -> Embedder:
     """Return an embedder that works as `embedder` and reports its calls to `telemetry`."""
     if isinstance(embedder, WordEmbedder):
-        return _ReportedWords(embedder, telemetry)
-    return _Reported(embedder, telemetry)
+        return _ReportingWordEmbedder(embedder, telemetry)
+    return _ReportingEmbedder(embedder, telemetry)
 
 
-class _Reported:
+class _ReportingEmbedder:
     """`Embedder` that reports its calls."""
 
     def __init__(self, embedder: Embedder, telemetry: Telemetry) -> None:
@@ -72,8 +72,8 @@ class _Reported:
         await self._embedder.close()
 
 
-class _ReportedWords(_Reported):
-    """`_Reported` for an embedder that also makes vectors of words."""
+class _ReportingWordEmbedder(_ReportingEmbedder):
+    """`_ReportingEmbedder` for an embedder that also makes vectors of words."""
 
     def __init__(self, embedder: WordEmbedder, telemetry: Telemetry) -> None:
         super().__init__(embedder, telemetry)

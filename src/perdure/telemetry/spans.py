@@ -26,7 +26,7 @@ from perdure.core.telemetry import (
     Fact,
     ModelNames,
     ModelWork,
-    RunAsked,
+    RunRequested,
     RunWork,
     ToolWork,
     Work,
@@ -66,7 +66,7 @@ class Spans:
 
     def count(self, fact: Fact) -> None:
         """Remember in which trace a run was asked for: its driver may be a task of another request."""
-        if not isinstance(fact, RunAsked) or self._find_tracer() is None:
+        if not isinstance(fact, RunRequested) or self._find_tracer() is None:
             return
         from opentelemetry import context, trace
 

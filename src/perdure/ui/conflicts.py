@@ -18,7 +18,7 @@ WAS = "was"
 """The field of a form with what it was filled with, as JSON."""
 
 
-class SavedMeanwhile(Conflict):
+class FormConflict(Conflict):
     """Somebody else has saved the fields that a form changes. `choice`: data of `_conflict.html`; its `fields` come
     from `three_ways`, `hidden` is what else the form sends; `keeps_more`: it changes further fields."""
 
@@ -54,9 +54,9 @@ NO_LABELS: Mapping[str, str] = {}
 
 def changed_fields(form: Mapping[str, str], now: Mapping[str, str], labels: Mapping[str, str] = NO_LABELS) -> set[str]:
     """Return the fields of `now` (the current values) that the sender of a form has changed; all, if the form has no
-    `was`. `labels`: field -> its name for people. Raises: SavedMeanwhile: somebody else changed some of them too.
+    `was`. `labels`: field -> its name for people. Raises: FormConflict: somebody else changed some of them too.
 
-    Raises: SavedMeanwhile: somebody else changed some of them too.
+    Raises: FormConflict: somebody else changed some of them too.
     """
     try:
         sent = json.loads(form.get(WAS, "{}"))
@@ -73,5 +73,5 @@ def changed_fields(form: Mapping[str, str], now: Mapping[str, str], labels: Mapp
         ]
         hidden = {name: text for name, text in form.items() if name not in lost}
         hidden[WAS] = json.dumps({**was, **{name: now[name] for name in lost}})
-        raise SavedMeanwhile(called, fields, hidden, keeps_more=len(changed) > len(lost))
+        raise FormConflict(called, fields, hidden, keeps_more=len(changed) > len(lost))
     return set(changed)

@@ -26,7 +26,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.errors import error_answer
 from perdure.server.wire.http import library_of, principal_of
 from perdure.ui.answers import address_of, page_answer
-from perdure.ui.conflicts import SavedMeanwhile
+from perdure.ui.conflicts import FormConflict
 from perdure.ui.live import feed_of
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Pages:
                 try:
                     notice = await act(request, library_of(request))
                 except PerdureError as error:
-                    if isinstance(error, SavedMeanwhile):
+                    if isinstance(error, FormConflict):
                         where = {"action": url_of(request), "back": url_of(request, _current_url(request))}
                         request.state.conflict = where | error.choice
                     return await shows.show(request, Notice(str(error), is_error=True), error_answer(error).status_code)

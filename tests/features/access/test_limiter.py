@@ -10,7 +10,7 @@ from perdure.core.errors import StoreBusy
 from perdure.core.ids import KeyId
 from perdure.core.incoming.principals import Principal, UseLimits
 from perdure.features.access.limits import Limiter
-from perdure.server.access.gate import NotAdmitted
+from perdure.server.access.gate import RequestRejected
 from perdure.testing import FakeClock, InlineStore
 from perdure.testing.clock import START
 
@@ -34,7 +34,7 @@ async def admitted(limiter: Limiter, wanted: int) -> int:
     for number in range(wanted):
         try:
             await limiter.admit(KEY)
-        except NotAdmitted:
+        except RequestRejected:
             return number
     return wanted
 

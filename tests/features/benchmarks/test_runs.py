@@ -14,7 +14,7 @@ from perdure.core.models import Model
 from perdure.features.benchmarks.figures import build_result
 from perdure.features.benchmarks.opening import open_benchmark
 from perdure.features.benchmarks.page import render_page
-from perdure.features.benchmarks.rows import Rows
+from perdure.features.benchmarks.rows import ResultRows
 from perdure.features.benchmarks.sets.values import Setup
 from perdure.testing import ScriptedModel, fails, says
 from perdure.testing.http_model import HttpModel
@@ -85,7 +85,7 @@ async def test_no_question_is_a_memory_for_the_next_one(tmp_path: Path) -> None:
         asked = last_text(request)
         seen = "\n".join([request.system, request.opening, request.tail, *(one.text for one in request.messages)])
         assert [text for text in dict.fromkeys(texts) if text in seen and text not in asked] == []
-    rows = Rows(tmp_path)
+    rows = ResultRows(tmp_path)
     runs = [row["run"] for row in rows.by_key.values() if "run" in row]
     async with await AsyncPerdure.open(tmp_path / "home" / "perdure.db", models={MODEL: model}) as perdure:
         exported = [await perdure.runs.export_run(run) for run in runs]
@@ -194,18 +194,18 @@ async def test_the_search_is_measured_without_a_model(tmp_path: Path) -> None:
 
 def test_the_last_line_of_a_killed_run_is_cut_off(tmp_path: Path) -> None:
     """Whole lines stay; one that is none is named."""
-    rows = Rows(tmp_path)
+    rows = ResultRows(tmp_path)
     rows.add("a", answer="one")
     with rows.path.open("ab") as file:
         file.write(b'{"key": "b", "ans')
 
-    again = Rows(tmp_path)
+    again = ResultRows(tmp_path)
     again.add("c", answer="two")
 
-    assert [*Rows(tmp_path).by_key] == ["a", "c"]
+    assert [*ResultRows(tmp_path).by_key] == ["a", "c"]
     rows.path.write_bytes(b"{}\n")
     with pytest.raises(InvalidInput, match=r"rows\.jsonl line 1 is no row"):
-        Rows(tmp_path)
+        ResultRows(tmp_path)
 
 
 async def test_prices_are_counted_by_what_the_provider_reports(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from perdure.core.models import Model, ModelReply, ModelRequest
 from perdure.features.benchmarks.figures import build_result
 from perdure.features.benchmarks.opening import open_benchmark
 from perdure.features.benchmarks.page import render_page
-from perdure.features.benchmarks.rows import Rows
+from perdure.features.benchmarks.rows import ResultRows
 from perdure.features.benchmarks.sets.reading import SAMPLES
 from perdure.features.benchmarks.sets.values import Setup
 from perdure.testing import ScriptedModel, fails, says
@@ -58,7 +58,7 @@ async def test_a_second_process_is_kept_out_of_a_folder(tmp_path: Path) -> None:
 
 def test_a_row_that_does_not_fit_the_disk_leaves_nothing(tmp_path: Path) -> None:
     """The next row would stand behind its first half, and no run could go on."""
-    rows = Rows(tmp_path)
+    rows = ResultRows(tmp_path)
     rows.add("a", answer="one")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -71,7 +71,7 @@ def test_a_row_that_does_not_fit_the_disk_leaves_nothing(tmp_path: Path) -> None
         signal.signal(signal.SIGXFSZ, handler)
     rows.add("c", answer="three")
 
-    assert rows.find("b") is None and [*Rows(tmp_path).by_key] == ["a", "c"]
+    assert rows.find("b") is None and [*ResultRows(tmp_path).by_key] == ["a", "c"]
 
 
 async def test_a_folder_that_can_not_be_used_is_named(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from perdure.features.compression.shorten import Room, shorten_table
+from perdure.features.compression.shorten import TokenRoom, shorten_table
 from perdure.features.compression.table import Columns
 
 ROWS, STATES = 80, 8
@@ -13,7 +13,7 @@ TABLE = Columns(["name", "state"], [NAMES, [f"s{row % STATES}" for row in range(
 
 
 def shortened() -> list[str]:
-    lines = shorten_table(TABLE, Room(5_000, len, "msg-1"))
+    lines = shorten_table(TABLE, TokenRoom(5_000, len, "msg-1"))
     assert lines is not None
     return lines
 

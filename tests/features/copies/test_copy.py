@@ -14,7 +14,7 @@ from psycopg.errors import LockNotAvailable
 
 from perdure.core.errors import Conflict, InvalidInput, StoreDamaged, StoreIncomplete
 from perdure.core.tasks import Progress
-from perdure.core.vectors import CheckResult, Owner
+from perdure.core.vectors import CheckResult, IndexOwner
 from perdure.features.copies import copier
 from perdure.features.copies.copier import CopyReport
 from perdure.features.copies.moves import Address, migrate_db, open_side
@@ -78,7 +78,7 @@ def read(address: Address) -> list[object]:
     return asyncio.run(ask())
 
 
-def check(tx: Tx, owner: Owner) -> CheckResult[int]:
+def check(tx: Tx, owner: IndexOwner) -> CheckResult[int]:
     return tx.upkeep.check(owner)
 
 

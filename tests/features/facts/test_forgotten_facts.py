@@ -11,7 +11,7 @@ import pytest
 from perdure import Agent, Perdure
 from perdure.core.ids import EpisodeId, GraphId
 from perdure.core.sources import MemoryWrite, Source, WriteSource
-from perdure.domain.conversations.agent_copies import HeldRows
+from perdure.domain.conversations.agent_copies import FileRows
 from perdure.features.facts.copies import copy_facts
 from perdure.features.facts.tables import Entities, Episodes, Graphs
 from perdure.storage.tx import Tx
@@ -108,7 +108,7 @@ def test_facts_that_were_forgotten_are_in_no_copy_of_the_graph(agent: tuple[Agen
     tea = ada.facts.add("Ada likes tea.", subject="Ada", relation="LIKES", object="tea")
     ada.facts.delete(tea.fact.id)
     ada.forget(SECRET)
-    copy = perdure._portal.run(perdure._inner.app.store.read(copy_facts, ada.id, HeldRows({}, {})))
+    copy = perdure._portal.run(perdure._inner.app.store.read(copy_facts, ada.id, FileRows({}, {})))
 
     assert "Ada likes tea." in [one.text for one in copy.facts]
     assert not any(SECRET in one.text for one in copy.facts)

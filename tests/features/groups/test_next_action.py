@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from perdure.core.ids import AgentId, GroupId
 from perdure.core.messages import Text
 from perdure.core.runs import Usage
-from perdure.features.groups.log import CHOICES_MAX, DYNAMIC_TURNS, Finish, GroupLog, Speak, next_action
+from perdure.features.groups.log import CHOICES_MAX, DYNAMIC_TURNS, FinishAction, GroupLog, SpeakAction, next_action
 from perdure.features.groups.values import GroupMember, GroupMessage, GroupMessageKind, GroupPlan, GroupTurn, Speaker
 from perdure.testing.clock import START
 
@@ -35,7 +35,7 @@ def plans(draw: st.DrawFn) -> GroupPlan:
     )
 
 
-def entry(log: GroupLog, speaker: Speaker, action: Speak, data: st.DataObject) -> GroupMessage:
+def entry(log: GroupLog, speaker: Speaker, action: SpeakAction, data: st.DataObject) -> GroupMessage:
     """What may become of a speech."""
     draw = data.draw
     plan = log.turn.plan
@@ -81,7 +81,7 @@ def test_a_turn_ends_whatever_its_agents_do(data: st.DataObject) -> None:
     for _ in range(most_places(plan) + 1):
         action = next_action(log)
         assert next_action(log) == action
-        if isinstance(action, Finish):
+        if isinstance(action, FinishAction):
             break
         if wanted:
             assert list(action.speakers) == wanted
@@ -96,7 +96,7 @@ def test_a_turn_ends_whatever_its_agents_do(data: st.DataObject) -> None:
 
     assert len(log.places) <= most_places(plan)
     assert action.reason != "cancelled"
-    assert next_action(replace(log, turn=replace(log.turn, cancel_requested=True))) == Finish("cancelled")
+    assert next_action(replace(log, turn=replace(log.turn, cancel_requested=True))) == FinishAction("cancelled")
 
 
 @given(st.integers(0, 99), st.integers(0, 99), st.integers(1, 99))
@@ -110,8 +110,8 @@ def test_a_budget_counts_what_was_read_and_what_was_said(read: int, said: int, m
     turn = replace(log.turn, usage=Usage(input_tokens=read, output_tokens=said))
     action = next_action(GroupLog(turn, [*log.entries, speech]))
 
-    assert (action == Finish("max_tokens")) == (read + said >= most)
-    assert isinstance(action, Speak) == (read + said < most)
+    assert (action == FinishAction("max_tokens")) == (read + said >= most)
+    assert isinstance(action, SpeakAction) == (read + said < most)
 
 
 @given(plans(), st.integers(11, 99))
@@ -119,7 +119,7 @@ def test_a_message_that_was_passed_on_too_often_reaches_nobody(plan: GroupPlan, 
     """A cycle of agents and groups ends by this limit."""
     log = begun(plan)
 
-    assert next_action(replace(log, turn=replace(log.turn, hops=hops))) == Finish("max_depth")
+    assert next_action(replace(log, turn=replace(log.turn, hops=hops))) == FinishAction("max_depth")
 
 
 @given(plans())
@@ -127,4 +127,4 @@ def test_a_group_whose_agents_are_gone_ends_with_an_error(plan: GroupPlan) -> No
     """There is nobody to wait for."""
     log = begun(replace(plan, participants=()))
 
-    assert next_action(log) == Finish("error", "the group has no agents left")
+    assert next_action(log) == FinishAction("error", "the group has no agents left")

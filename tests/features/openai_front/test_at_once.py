@@ -13,7 +13,7 @@ from perdure.core.messages import Text
 from perdure.core.models import ModelDelta
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.features.openai_front.service import Chats
-from perdure.features.openai_front.values import Anchor, Chat, ChatText
+from perdure.features.openai_front.values import Chat, ChatText, ConversationAnchor
 from perdure.library.agent import AsyncAgent
 from perdure.testing import says
 from tests.features.openai_front.support import PATH, program
@@ -24,7 +24,7 @@ def chat_of(*texts: str, name: str = "") -> Chat:
     """A request that sends these texts of a user and an agent by turns."""
     roles = ("user", "assistant")
     said = [ChatText(roles[place % 2], text) for place, text in enumerate(texts)]
-    return Chat(texts=said, anchor=Anchor(name=name))
+    return Chat(texts=said, anchor=ConversationAnchor(name=name))
 
 
 def request_of(agent_id: AgentId, chat: Chat) -> RunRequest:

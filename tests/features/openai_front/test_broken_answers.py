@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.core.models import ModelDelta
-from perdure.features.openai_front.proxy import HELD_PIECES, Passing
+from perdure.features.openai_front.proxy import HELD_PIECES, AnswerRelay
 from perdure.testing import ScriptedModel, calls, says
 from perdure.testing.http_model import CutOff, RawBody, Refusal
 from tests.features.openai_front.support import PATH, program
@@ -19,7 +19,7 @@ from tests.features.openai_front.test_proxy import proxied
 from tests.server.routed import MODEL
 
 
-async def fill(passing: Passing, count: int) -> None:
+async def fill(passing: AnswerRelay, count: int) -> None:
     for number in range(count):
         await passing.put(b"%d " % number)
     passing.end()
@@ -27,7 +27,7 @@ async def fill(passing: Passing, count: int) -> None:
 
 async def test_a_slow_program_has_little_held_for_it() -> None:
     """The provider waits with the rest, until the program reads on; nothing is lost."""
-    passing = Passing("text/event-stream")
+    passing = AnswerRelay("text/event-stream")
     filling = asyncio.create_task(fill(passing, 1_000))
     await asyncio.sleep(0.05)
     held, waits = passing._pieces.statistics().current_buffer_used, not filling.done()
@@ -41,7 +41,7 @@ async def test_a_slow_program_has_little_held_for_it() -> None:
 async def test_nobody_waits_for_a_program_that_has_left(monkeypatch: pytest.MonkeyPatch, leaves: bool) -> None:
     """Nor for one that reads nothing for a minute: the rest is read from the provider, and not held."""
     monkeypatch.setattr("perdure.features.openai_front.proxy.STALLED_S", 30 if leaves else 0.05)
-    passing = Passing("text/event-stream")
+    passing = AnswerRelay("text/event-stream")
     filling = asyncio.create_task(fill(passing, 1_000))
     pieces = passing.pieces()
     await anext(pieces)
@@ -56,7 +56,7 @@ async def test_nobody_waits_for_a_program_that_has_left(monkeypatch: pytest.Monk
 async def test_a_program_that_paused_gets_what_is_held_and_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """No stream that looks whole."""
     monkeypatch.setattr("perdure.features.openai_front.proxy.STALLED_S", 0.05)
-    passing = Passing("text/event-stream")
+    passing = AnswerRelay("text/event-stream")
     await fill(passing, 1_000)
     pieces = [piece async for piece in passing.pieces()]
 

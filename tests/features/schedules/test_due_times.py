@@ -15,7 +15,7 @@ from perdure.core.errors import ScheduleInvalid, TimeZoneUnknown
 from perdure.core.text.zones import zone
 from perdure.features.schedules.values import (
     QuietHours,
-    Timing,
+    ScheduleTiming,
     check_timing,
     due_times,
     instant,
@@ -50,7 +50,7 @@ quiet_hours = st.builds(
 
 
 @st.composite
-def timings(draw: st.DrawFn, *, least_minutes: int = 30) -> Timing:
+def timings(draw: st.DrawFn, *, least_minutes: int = 30) -> ScheduleTiming:
     """Timings that the slow way knows, in a zone and at a season where clocks may jump."""
     starts_at = draw(st.sampled_from(STARTS)) + timedelta(minutes=draw(st.integers(0, 1_440)))
     when: dict[str, Any] = draw(
@@ -62,22 +62,24 @@ def timings(draw: st.DrawFn, *, least_minutes: int = 30) -> Timing:
     )
     ends_at = draw(st.none() | st.integers(60, 8_000).map(lambda minutes: starts_at + timedelta(minutes=minutes)))
     quiet = draw(st.none() | quiet_hours)
-    return Timing(**when, timezone=draw(st.sampled_from(ZONES)), starts_at=starts_at, ends_at=ends_at, quiet=quiet)
+    return ScheduleTiming(
+        **when, timezone=draw(st.sampled_from(ZONES)), starts_at=starts_at, ends_at=ends_at, quiet=quiet
+    )
 
 
-def listed(timing: Timing, after: datetime, until: datetime) -> list[datetime]:
+def listed(timing: ScheduleTiming, after: datetime, until: datetime) -> list[datetime]:
     """The due times between two times."""
     return list(takewhile(lambda moment: moment <= until, due_times(timing, after)))
 
 
-def local(timing: Timing, after: datetime, count: int) -> list[str]:
+def local(timing: ScheduleTiming, after: datetime, count: int) -> list[str]:
     """The next due times as clocks show them."""
     here = zone(timing.timezone)
     return [f"{moment.astimezone(here):%d %H:%M %z}" for moment in islice(due_times(timing, after), count)]
 
 
 @given(timings())
-def test_due_times_are_those_of_the_clock(timing: Timing) -> None:
+def test_due_times_are_those_of_the_clock(timing: ScheduleTiming) -> None:
     """For intervals and cron, over daylight saving and quiet hours: as if somebody looked at every minute."""
     until = timing.starts_at + timedelta(days=6)
 
@@ -85,7 +87,7 @@ def test_due_times_are_those_of_the_clock(timing: Timing) -> None:
 
 
 @given(timings(), st.integers(0, 30))
-def test_due_times_go_on_from_any_of_them(timing: Timing, place: int) -> None:
+def test_due_times_go_on_from_any_of_them(timing: ScheduleTiming, place: int) -> None:
     """What comes next depends on the last due time only, so nothing has to be remembered."""
     times = list(islice(due_times(timing, timing.starts_at - timedelta(days=1)), 40))
 
@@ -102,11 +104,11 @@ def test_due_times_go_on_from_any_of_them(timing: Timing, place: int) -> None:
     st.none() | st.integers(1, 6),
 )
 def test_each_due_time_is_dealt_with_once(
-    timing: Timing, jumps: Sequence[int], missed: Any, limit: int, max_firings: int | None
+    timing: ScheduleTiming, jumps: Sequence[int], missed: Any, limit: int, max_firings: int | None
 ) -> None:
     """A clock that jumps to and fro: what is fired, and what is passed over, is what the policy says."""
     due = slow_due_times(timing, until=timing.starts_at + timedelta(days=25))
-    timing = Timing(
+    timing = ScheduleTiming(
         **{name: getattr(timing, name) for name in timing.__slots__}
         | {"missed": missed, "missed_limit": limit, "max_firings": max_firings}
     )
@@ -129,9 +131,9 @@ def test_each_due_time_is_dealt_with_once(
 
 def test_a_skipped_hour_stands_for_the_moment_after_it() -> None:
     """And a repeated one for its first occurrence; what counts in minutes goes on by elapsed time."""
-    daily = Timing(cron="30 2 * * *", timezone="America/New_York", starts_at=NOW)
-    twice = Timing(cron="30 1 * * *", timezone="America/New_York", starts_at=NOW)
-    steps = Timing(cron="*/30 * * * *", timezone="America/New_York", starts_at=NOW)
+    daily = ScheduleTiming(cron="30 2 * * *", timezone="America/New_York", starts_at=NOW)
+    twice = ScheduleTiming(cron="30 1 * * *", timezone="America/New_York", starts_at=NOW)
+    steps = ScheduleTiming(cron="*/30 * * * *", timezone="America/New_York", starts_at=NOW)
 
     assert local(daily, SPRING - timedelta(hours=9), 2) == ["08 03:00 -0400", "09 02:30 -0400"]
     assert local(twice, AUTUMN - timedelta(hours=9), 2) == ["01 01:30 -0400", "02 01:30 -0500"]
@@ -145,7 +147,7 @@ def test_a_skipped_hour_stands_for_the_moment_after_it() -> None:
 
 def test_years_of_missed_times_are_counted_up_to_a_limit() -> None:
     """A plan does not go through all of them."""
-    timing = Timing(cron="* * * * *", starts_at=NOW, missed="all", missed_limit=2)
+    timing = ScheduleTiming(cron="* * * * *", starts_at=NOW, missed="all", missed_limit=2)
     now = NOW + timedelta(days=900)
     plan = plan_due(timing, next_at=NOW, firings=0, now=now, grace_s=60)
 
@@ -178,12 +180,12 @@ def test_years_of_missed_times_are_counted_up_to_a_limit() -> None:
 def test_a_schedule_that_makes_no_sense_is_refused(when: dict[str, Any], words: str) -> None:
     """With a sentence that says what is wrong."""
     with pytest.raises(ScheduleInvalid, match=words):
-        check_timing(Timing(**{"starts_at": NOW + timedelta(minutes=1), **when}), now=NOW, interval_s=60)
+        check_timing(ScheduleTiming(**{"starts_at": NOW + timedelta(minutes=1), **when}), now=NOW, interval_s=60)
 
 
 def test_a_cron_that_fires_too_often_is_refused() -> None:
     """Its shortest gap counts, not the mean."""
-    timing = Timing(cron="0,5 9 * * *", starts_at=NOW)
+    timing = ScheduleTiming(cron="0,5 9 * * *", starts_at=NOW)
     with pytest.raises(ScheduleInvalid, match="every 300 s"):
         check_timing(timing, now=NOW, interval_s=600)
 
@@ -197,7 +199,7 @@ def test_a_cron_that_fires_too_often_is_refused() -> None:
 def test_an_unknown_zone_is_refused_with_near_ones(name: Any, near: str | None) -> None:
     """Also by the name of the city alone."""
     with pytest.raises(TimeZoneUnknown) as caught:
-        check_timing(Timing(every_s=60, timezone=name, starts_at=NOW), now=NOW, interval_s=60)
+        check_timing(ScheduleTiming(every_s=60, timezone=name, starts_at=NOW), now=NOW, interval_s=60)
 
     assert near is None or near in caught.value.near
 

@@ -15,7 +15,7 @@ from langgraph.checkpoint import base
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from perdure import NewPassage, Passage
-from perdure.adapters.opening import OfArchive, in_store, in_thread
+from perdure.adapters.opening import ArchiveAdapter, in_store, in_thread
 
 LISTED = 20
 """How many checkpoints are read at once, where several are listed."""
@@ -23,7 +23,7 @@ PART_CHARS = 300_000
 """A longer value is kept in several passages."""
 
 
-class PerdureSaver(OfArchive, base.BaseCheckpointSaver[str]):
+class PerdureSaver(ArchiveAdapter, base.BaseCheckpointSaver[str]):
     """LangGraph's checkpoints, with the writes that follow them and the values of channels, as passages of an archive.
 
     A value is stored once, when its channel changes. Values are stored before the checkpoint that names them, so that
@@ -31,7 +31,7 @@ class PerdureSaver(OfArchive, base.BaseCheckpointSaver[str]):
 
     Args:
         serde: makes bytes of values, as LangGraph's own checkpointers take it.
-        address, options: as `OfArchive` takes them.
+        address, options: as `ArchiveAdapter` takes them.
     """
 
     _archive = "langgraph-checkpoints"
@@ -40,7 +40,7 @@ class PerdureSaver(OfArchive, base.BaseCheckpointSaver[str]):
         self, address: str | Path | None = None, *, serde: SerializerProtocol | None = None, **options: Any
     ) -> None:
         base.BaseCheckpointSaver.__init__(self, serde=serde)
-        OfArchive.__init__(self, address, **options)
+        ArchiveAdapter.__init__(self, address, **options)
 
     @in_store
     async def get_tuple(self, config: RunnableConfig) -> base.CheckpointTuple | None:

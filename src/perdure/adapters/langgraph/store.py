@@ -10,7 +10,7 @@ from typing import Any
 from langgraph.store import base
 
 from perdure import NewPassage
-from perdure.adapters.opening import OfArchive, in_thread
+from perdure.adapters.opening import ArchiveAdapter, in_thread
 from perdure.library.parts.checks import name_form
 
 SEARCH_MAX = 1_000
@@ -18,12 +18,12 @@ INDEXED = "indexed"
 Namespace = tuple[str, ...]
 
 
-class PerdureStore(OfArchive, base.BaseStore):
+class PerdureStore(ArchiveAdapter, base.BaseStore):
     """LangGraph's store of items, each a JSON object under a namespace and a key, in an archive of Perdure's store.
 
     Args:
         fields: the paths of an item's value that a query searches, as in LangGraph's `index`; by default all of it.
-        address, options: as `OfArchive` takes them.
+        address, options: as `ArchiveAdapter` takes them.
     """
 
     _archive = "langgraph"

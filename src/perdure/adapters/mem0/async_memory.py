@@ -14,7 +14,7 @@ from typing import Any
 from perdure import AsyncPerdure, Fact, FactHit, NotFound
 from perdure.adapters.mem0 import fields
 from perdure.adapters.mem0.items import Result, fields_of, history_items, item, metadata_of, scaled
-from perdure.adapters.opening import Closing, OfGraph, OwnStore, plain
+from perdure.adapters.opening import AdapterStore, GraphAdapter, StoreOwner, plain
 from perdure.features.facts.episodes import NewEpisode
 from perdure.features.facts.views import FactConditions, zone
 
@@ -27,7 +27,7 @@ UNSET: Any = object()
 _ROLES = {"user": "user", "assistant": "agent"}
 
 
-class AsyncMemory(OfGraph):
+class AsyncMemory(GraphAdapter):
     """Memories of users, agents and runs, as mem0's `AsyncMemory` has them, in an open store.
 
     Args:
@@ -106,8 +106,7 @@ class AsyncMemory(OfGraph):
             explain: whether each result has `score_details`.
             show_expired: whether what is no longer true is found too.
             limit, ids: older names: of `top_k`, and the ids that `filters` takes.
-        Returns: `results`, with `score`.
-        Raises: ValueError.
+        Returns: `results`, with `score`. Raises: ValueError.
         """
         if reference_date is not None:
             raise ValueError("reference_date: this adapter searches what is true now, or with show_expired at any time")
@@ -329,7 +328,7 @@ def _no_memory(memory_id: str) -> ValueError:
     return ValueError(f"there is no memory {memory_id!r:.80}")
 
 
-class Memory(Closing[OwnStore]):
+class Memory(StoreOwner[AdapterStore]):
     """Memories of users, agents and runs, as mem0's `Memory` has them.
 
     Each method is that of `AsyncMemory`.
@@ -342,7 +341,7 @@ class Memory(Closing[OwnStore]):
     """
 
     def __init__(self, address: str | Path | None = None, *, graph: str = "mem0", **options: Any) -> None:
-        self._store = OwnStore(address, **options)
+        self._store = AdapterStore(address, **options)
         self._inner = AsyncMemory(self._store.perdure, graph=graph)
 
     add = plain(AsyncMemory.add)

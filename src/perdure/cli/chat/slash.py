@@ -14,7 +14,7 @@ from perdure.cli.commands.archives import show_hits
 from perdure.cli.session.agent_choice import MODELS_MAX, context_command, model_row, set_model
 from perdure.cli.session.session import ChatSession
 from perdure.cli.views.context import context_view
-from perdure.cli.views.hits import Searching, search_more
+from perdure.cli.views.hits import SearchOptions, search_more
 from perdure.cli.views.json import agent_shape, context_shape, model_shape, reset_shape
 from perdure.cli.views.text import ABOUT_CHARS, agents_view, model_view, reset_view
 from perdure.cli.views.view import first_names, fold, new_table, visible
@@ -121,7 +121,7 @@ async def _search(session: ChatSession, argument: str) -> None:
     """Search everything that was said, and the archive."""
     messages = await session.agent.search(argument, limit=SEARCH_LIMIT)
     passages = await session.agent.search_archive(argument, limit=SEARCH_LIMIT)
-    show_hits(session.view, argument, messages, passages, await search_more(Searching(argument)))
+    show_hits(session.view, argument, messages, passages, await search_more(SearchOptions(argument)))
     session.view.hint('/search "some words" finds them only next to each other')
 
 

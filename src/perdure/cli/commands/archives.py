@@ -19,7 +19,7 @@ if for_work(__name__):
     from perdure.cli.commands.agents import skipped_text
     from perdure.cli.session import work
     from perdure.cli.session.agent_choice import chat_command
-    from perdure.cli.views.hits import MoreHits, Searching, search_more
+    from perdure.cli.views.hits import FeatureHits, SearchOptions, search_more
     from perdure.cli.views.json import fields, message_shape, passage_shape, score_shape
     from perdure.cli.views.view import (
         Output,
@@ -247,7 +247,7 @@ async def search(
     states = passage_states(state)
     where = passage_filter(tags=tags or (), states=states)
     messages: Hits[MessageHit] | None = None
-    searching = Searching(text, tags=tags or (), states=states, limit=limit, explain=why)
+    searching = SearchOptions(text, tags=tags or (), states=states, limit=limit, explain=why)
     if archive is not None:
         target = await perdure.archives.get(archive)
         passages = await perdure.search.search_passages(
@@ -282,7 +282,7 @@ def show_hits(
     query: str,
     messages: Hits[MessageHit] | None,
     passages: Hits[PassageHit],
-    more: Sequence[MoreHits],
+    more: Sequence[FeatureHits],
     *,
     why: bool = False,
 ) -> None:
@@ -303,7 +303,7 @@ def show_hits(
 
 
 def _lines(
-    query: str, messages: Hits[MessageHit] | None, passages: Hits[PassageHit], more: Sequence[MoreHits], *, why: bool
+    query: str, messages: Hits[MessageHit] | None, passages: Hits[PassageHit], more: Sequence[FeatureHits], *, why: bool
 ) -> Iterator[Text]:
     """Each hit on a line: when, from where, and the part of its text that matches."""
     rows = [

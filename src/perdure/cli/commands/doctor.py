@@ -251,7 +251,7 @@ async def _model_checks(
 
 
 async def _local_model_checks(
-    choice: app.Choice, registry: app.ModelRegistry, progress: Callable[[str], None]
+    choice: app.DefaultModel, registry: app.ModelRegistry, progress: Callable[[str], None]
 ) -> AsyncIterator[Check]:
     """What a model on a local server does about tools, how large its window is, and how fast it is: tried out."""
     served = registry.provider_of(choice.handle)

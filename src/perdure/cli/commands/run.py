@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hi
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from perdure.cli.session.needs import Needs
+from perdure.cli.session.needs import CommandSetup
 
 INTERRUPTED = 130  # the code of shells for an end by SIGINT
 NAMES_MAX = 50
@@ -157,7 +157,7 @@ def _set_store(context: typer.Context, address: str | None) -> None:
     os.environ["PERDURE_STORE"] = address
 
 
-class _WholeHelp:
+class _FullHelp:
     """A command whose line in a list is the first sentence of its help, never cut off. It takes `--store`."""
 
     help: str | None
@@ -172,11 +172,11 @@ class _WholeHelp:
         return first + end.strip()
 
 
-class Verb(_WholeHelp, TyperCommand):
+class Verb(_FullHelp, TyperCommand):
     """A command."""
 
 
-class NounGroup(_WholeHelp, TyperGroup):
+class NounGroup(_FullHelp, TyperGroup):
     """A group of commands; an unknown one is answered with their names."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -195,7 +195,7 @@ def command(
     Args:
         json: whether it has the option --json, which decides on the view.
         loop: gives the factory of its event loop; None: asyncio's own.
-        needs: fields of `Needs`.
+        needs: fields of `CommandSetup`.
     """
 
     def register(work: Work) -> Work:
@@ -232,7 +232,7 @@ def _callback(
     places = [one.name for one in parameters if any(map(_is_argument, get_args(one.annotation)))]
     options = {one.name.rstrip("_"): option for one in parameters if (option := _option_name(one))}
     named = {"argument_names": options | dict(needs.get("argument_names", {}))}
-    needed = Needs(given=opened, agents=agents, command=command, places=places, **first | dict(needs) | named)
+    needed = CommandSetup(given=opened, agents=agents, command=command, places=places, **first | dict(needs) | named)
 
     def run(**arguments: Any) -> None:
         """Check the arguments, then run the command's function with them."""

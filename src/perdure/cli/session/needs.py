@@ -11,7 +11,7 @@ NO_STORE = "`perdure` makes an agent and starts the chat"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class CommandSetup:
     """What the function of a command gets beside its arguments, and how the command ends where there is no store yet.
 
     Args:

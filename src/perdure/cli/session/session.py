@@ -36,7 +36,7 @@ QUESTION = "[y]es / [n]o / [e]dit: "
 HELP = "y lets it run, n refuses it, e changes its arguments first; Ctrl-C decides nothing, and it waits on"
 
 
-class News(Protocol):
+class UpdateNotices(Protocol):
     """What a person is told of what happened meanwhile."""
 
     async def show_since_last_run(self, agent: AsyncAgent) -> None:
@@ -46,7 +46,7 @@ class News(Protocol):
         """Show what happened since the last look. Raises: PerdureError."""
 
 
-CHAT_NEWS: Point[[Output], News] = Point("chat_news")
+CHAT_NEWS: Point[[Output], UpdateNotices] = Point("chat_news")
 """What features tell a person who chats."""
 
 
@@ -97,8 +97,7 @@ class ChatSession:
         return self._exit_code()
 
     async def send(self, text: str, options: RunOptions = NO_OPTIONS) -> int:
-        """Send a message, also one that begins with /; only model and tools of `options` count. Return the exit
-        code."""
+        """Send a message, even one that begins with /; return the exit code. Of `options`, model and tools count."""
         with self._interruptible(), self._show_errors():
             await self.say(text, options)
         return self._exit_code()

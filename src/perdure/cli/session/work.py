@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Protocol, TypeVar
 
 import typer
 
-from perdure.cli.session.needs import NO_AGENT, Needs
+from perdure.cli.session.needs import NO_AGENT, CommandSetup
 from perdure.cli.views.json import JsonView
 from perdure.cli.views.terminal import standard_streams
 from perdure.cli.views.text import TextView
@@ -76,7 +76,7 @@ def standard_view(*, as_json: bool = False, interactive: bool = False) -> Output
 
 
 async def run_work(
-    work: Callable[..., Awaitable[int | None]], needs: Needs, *, as_json: bool = False, **arguments: Any
+    work: Callable[..., Awaitable[int | None]], needs: CommandSetup, *, as_json: bool = False, **arguments: Any
 ) -> int:
     """Run a command's function with its view, arguments and needs; show errors; return the exit code."""
     view = standard_view(as_json=as_json)
@@ -93,7 +93,7 @@ async def run_work(
 
 
 @asynccontextmanager
-async def _open_needs(view: Output, needs: Needs, arguments: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+async def _open_needs(view: Output, needs: CommandSetup, arguments: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
     """Open what the function of a command gets beside `arguments`: parameter -> value. Raises: PerdureError."""
     org = arguments.get("org")
     if "access" in needs.given:
@@ -119,7 +119,7 @@ async def _open_needs(view: Output, needs: Needs, arguments: Mapping[str, Any]) 
 
 
 async def _find_swapped(
-    perdure: AsyncPerdure, needs: Needs, arguments: Mapping[str, Any], name: str
+    perdure: AsyncPerdure, needs: CommandSetup, arguments: Mapping[str, Any], name: str
 ) -> NotFound | None:
     """Return the error that shows the right order of arguments, if another argument than `name` names an agent; else
     None. `name`: the argument that should have named one."""
@@ -141,7 +141,7 @@ def _words(value: object) -> Sequence[str]:
     return [value] if isinstance(value, str) else value if isinstance(value, list) else []
 
 
-def _end_without_store(view: Output, needs: Needs, arguments: Mapping[str, Any]) -> None:
+def _end_without_store(view: Output, needs: CommandSetup, arguments: Mapping[str, Any]) -> None:
     """End a command where there is no store yet, unless it makes the store. Raises: PerdureError."""
     if needs.none:
         _end_empty(view, needs)
@@ -155,7 +155,7 @@ def _end_without_store(view: Output, needs: Needs, arguments: Mapping[str, Any])
         raise no_agent() if name is None else none_yet("agent", name)
 
 
-def _end_empty(view: Output, needs: Needs) -> NoReturn:
+def _end_empty(view: Output, needs: CommandSetup) -> NoReturn:
     """End a command that has nothing to show, with the result and the hint that `needs` has for that."""
     view.show(needs.shape)
     view.hint(needs.none)

@@ -8,7 +8,7 @@ from functools import partial
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from perdure.cli.views.view import ByWidth, first_names, local_time, new_table, plural, short_id, visible
+from perdure.cli.views.view import WidthLayout, first_names, local_time, new_table, plural, short_id, visible
 from perdure.context.request.explain import REASONS
 from perdure.context.request.overview import ContextOverview
 from perdure.core.nodes import message_handle
@@ -49,7 +49,7 @@ def context_view(overview: ContextOverview) -> RenderableType:
     used = 100 * overview.used_tokens / max(1, overview.window_tokens)
     head = f"{visible(overview.model)}: {overview.used_tokens:,} of {overview.window_tokens:,} tokens ({used:.1f} %)"
     remarks = (Text(text, style) for text, style in _remarks(overview))
-    return Group(Text(head), ByWidth(partial(_bar, rows)), table, *remarks)
+    return Group(Text(head), WidthLayout(partial(_bar, rows)), table, *remarks)
 
 
 def _bar(rows: Sequence[tuple[str, int]], width: int) -> Iterator[Text]:

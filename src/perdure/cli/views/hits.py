@@ -14,7 +14,7 @@ from perdure.search.ranking.hits import SearchReport, Why
 
 
 @dataclass(frozen=True, slots=True)
-class Searching:
+class SearchOptions:
     """A search of the command line, as features get it to add hits; without an agent they add none."""
 
     text: str
@@ -28,7 +28,7 @@ class Searching:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoreHits:
+class FeatureHits:
     """What a feature has found in a search of the command line.
 
     Args:
@@ -43,10 +43,10 @@ class MoreHits:
     rows: Sequence[tuple[datetime, str, str, Why | None]]
 
 
-FOUND_BY_WORDS: Point[[Searching], Awaitable[MoreHits]] = Point("found_by_words")
+FOUND_BY_WORDS: Point[[SearchOptions], Awaitable[FeatureHits]] = Point("found_by_words")
 """A search of the command line asks for more hits."""
 
 
-async def search_more(searching: Searching) -> Sequence[MoreHits]:
+async def search_more(searching: SearchOptions) -> Sequence[FeatureHits]:
     """The hits that features add to a search, one entry for each feature."""
     return [await found for found in FOUND_BY_WORDS(searching)]

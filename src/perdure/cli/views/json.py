@@ -104,7 +104,7 @@ def passage_shape(passage: Passage) -> dict[str, Any]:
     return fields(passage, "id", "text", "tags", "occurred_at", "state") | place
 
 
-class Scored(Protocol):
+class ScoredHit(Protocol):
     """A hit of a search."""
 
     @property
@@ -116,7 +116,7 @@ class Scored(Protocol):
         """Its explanation, on request."""
 
 
-def score_shape(hit: Scored) -> dict[str, Any]:
+def score_shape(hit: ScoredHit) -> dict[str, Any]:
     """The score of a search hit and, if known, why it was found."""
     return {"score": hit.score} | ({"why": asdict(hit.why)} if hit.why is not None else {})
 

@@ -155,7 +155,7 @@ def agents_view(rows: Sequence[view.AgentRow]) -> RenderableType:
             table.add_row(*(cells[name] for name in names))
         yield table
 
-    return view.ByWidth(lay_out) if rows else Text("There are no agents yet.")
+    return view.WidthLayout(lay_out) if rows else Text("There are no agents yet.")
 
 
 def conversations_view(rows: Iterable[view.ConversationRow]) -> RenderableType:

@@ -253,7 +253,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class ByWidth:
+class WidthLayout:
     """What is laid out when the width of the terminal is known, which `make` is given in cells."""
 
     make: Callable[[int], Iterable[RenderableType]]

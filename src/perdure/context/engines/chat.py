@@ -104,9 +104,9 @@ def plan(
     Raises: IrreducibleFloor: it can't be made to fit; InvalidInput: the messages are no chat, or the engine plans
         without end; PlanRefused: the engine's plan can't be carried out.
     """
-    counter = ScriptTokenCounter() if count is None else _Counter(count)
+    counter = ScriptTokenCounter() if count is None else _EstimatingCounter(count)
     reserve = min(RESERVE_TOKENS, window_tokens // RESERVE_SHARE) if reserve_tokens is None else reserve_tokens
-    chat = _Chat.of(messages, tools, counter)
+    chat = _ChatLog.of(messages, tools, counter)
     engine, window = engine or ContextEngine(), replace(before or Window(), can_open=can_open)
     for _ in range(PLANS_MAX):
         situation = chat.situation(window, window_tokens, reserve)
@@ -134,7 +134,7 @@ def assemble(messages: Sequence[ChatMessage], window: Window) -> list[ChatMessag
 
 
 @dataclass(frozen=True, slots=True)
-class _Counter:
+class _EstimatingCounter:
     """A `TokenCounter` over a function that estimates the tokens of a text; no lower estimate is known."""
 
     _count: Callable[[str], int]
@@ -149,7 +149,7 @@ class _Counter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chat:
+class _ChatLog:
     """A chat as rows of a log: the place of a message is its number, and each user's message begins a run."""
 
     rows: tuple[Message, ...]
@@ -158,7 +158,7 @@ class _Chat:
     counter: TokenCounter
 
     @classmethod
-    def of(cls, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]], counter: TokenCounter) -> _Chat:
+    def of(cls, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]], counter: TokenCounter) -> _ChatLog:
         """Read a chat; the system messages that begin it only count as tokens. Raises: InvalidInput."""
         if isinstance(messages, str) or not all(isinstance(message, Mapping) for message in messages):
             raise InvalidInput(f"messages are {messages!r:.80}: give a list of objects with role and content")

@@ -107,7 +107,7 @@ class ShippedEngine(ContextEngine):
     name: ClassVar[str]
 
 
-class Paged(ShippedEngine):
+class PagedEngine(ShippedEngine):
     """A ladder of steps, see `context.window.plan`: few deep evictions, and a tree of summaries."""
 
     name = "paged"

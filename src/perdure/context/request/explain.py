@@ -290,7 +290,7 @@ def diff(a: ModelRequest, b: ModelRequest) -> RequestDiff:
         shared_bytes=common_bytes + extra_bytes,
         lines=(len(old), len(new)),
         total_bytes=(sum(map(_size, old)), sum(map(_size, new))),
-        text=tuple(_limit_lines(_diff_lines(list(old), list(new), common, _Steps()))),
+        text=tuple(_limit_lines(_diff_lines(list(old), list(new), common, _DiffBudget()))),
     )
 
 
@@ -330,7 +330,7 @@ def _place(lines: Sequence[str], index: int) -> str:
     return f"message {index - first + 1} ({role if kind == 'message' else kind})"
 
 
-class _Steps:
+class _DiffBudget:
     """The comparisons that one diff may still make, counted as in `diff_steps`."""
 
     def __init__(self) -> None:
@@ -352,7 +352,7 @@ def _limit_lines(lines: Iterator[str]) -> Iterator[str]:
         yield f"… more than {DIFF_LINES:,} lines …"
 
 
-def _diff_lines(old: list[str], new: list[str], common: int, steps: _Steps) -> Iterator[str]:
+def _diff_lines(old: list[str], new: list[str], common: int, steps: _DiffBudget) -> Iterator[str]:
     """Yield the changed lines with one unchanged line before and after, each shortened."""
     tails = tuple(lines.pop() if lines[-1].startswith(_TAIL) else "" for lines in (old, new))
     end = min(_common_length(old[common:][::-1], new[common:][::-1]), min(len(old), len(new)) - common)
@@ -370,7 +370,7 @@ def _diff_lines(old: list[str], new: list[str], common: int, steps: _Steps) -> I
         yield from _diff_line(tails[0], tails[1], steps)
 
 
-def _line_changes(old: Sequence[str], new: Sequence[str], steps: _Steps) -> Iterator[str]:
+def _line_changes(old: Sequence[str], new: Sequence[str], steps: _DiffBudget) -> Iterator[str]:
     """Yield the changes between two lists of lines, one line of the diff each."""
     opcodes = steps.opcodes(old, new)
     if opcodes is None:
@@ -398,7 +398,7 @@ def _shorten_equal(lines: Sequence[str]) -> Iterator[str]:
     yield f"  {_short(lines[-1])}"
 
 
-def _diff_line(before: str, after: str, steps: _Steps) -> Iterator[str]:
+def _diff_line(before: str, after: str, steps: _DiffBudget) -> Iterator[str]:
     """Yield a changed line before and after, shortened around each change.
 
     A system text is one line, with `\\n` for its own line ends: only its different lines are shown.

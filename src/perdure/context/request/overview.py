@@ -12,14 +12,14 @@ from perdure.core.text.reprs import short_repr
 
 
 @dataclass(frozen=True, slots=True)
-class ResultUse:
+class ResultTokens:
     """The tokens of results in view that models see compressed or indexed: as tools returned them, and as shown."""
 
     whole_tokens: int = 0
     shown_tokens: int = 0
 
     @classmethod
-    def of(cls, rows: Sequence[Message]) -> ResultUse:
+    def of(cls, rows: Sequence[Message]) -> ResultTokens:
         """Return the sums over the rows of a view."""
         changed = [row for row in rows if any(result.whole_tokens is not None for result in row.results)]
         whole = sum(result.whole_tokens or 0 for row in changed for result in row.results)
@@ -62,7 +62,7 @@ class ContextOverview:
     hidden_messages: int = 0
     nodes: tuple[str, ...] = ()
     stubs: Mapping[int, int] = field(default_factory=dict)
-    results: ResultUse = ResultUse()
+    results: ResultTokens = ResultTokens()
     pending_edits: int = 0
 
     @property

@@ -37,7 +37,7 @@ MEMORY_PLACEHOLDER = "{CORE_MEMORY}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class MemoryCounts:
     """Counts of memory out of view. `tags`: the archive's most used; `more`: further counts, as (name, count)."""
 
     messages: int = 0
@@ -47,7 +47,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PrefixPlace:
     """Where a prefix is sent: agent, conversation (`default`: the first), and when it was compiled, in local time."""
 
     agent_id: AgentId
@@ -84,7 +84,7 @@ def compile_system(
     return "\n\n".join(filter(None, (base, memory)))
 
 
-def compile_opening(counts: Counts, place: Place, *, marker: str) -> str:
+def compile_opening(counts: MemoryCounts, place: PrefixPlace, *, marker: str) -> str:
     """Build the opening, which differs between conversations: the prefix's place, counts of memory, the marker."""
     if counts.tags:
         tags = [without_marker(tag, marker) if marker else tag for tag in counts.tags]
@@ -121,7 +121,7 @@ def tools_text(tools: Sequence[Mapping[str, Any]]) -> str:
     return compact_json(tools) if tools else ""
 
 
-def _metadata_section(counts: Counts, place: Place, marker: str) -> str:
+def _metadata_section(counts: MemoryCounts, place: PrefixPlace, marker: str) -> str:
     """Render the section about memory out of view: where the prefix is sent, the counts, and the marker if any."""
     lines = [
         *_place_lines(place),
@@ -135,7 +135,7 @@ def _metadata_section(counts: Counts, place: Place, marker: str) -> str:
     return "\n".join(("<memory_metadata>", *lines, "</memory_metadata>"))
 
 
-def _place_lines(place: Place) -> list[str]:
+def _place_lines(place: PrefixPlace) -> list[str]:
     """Return the lines about agent, conversation and time."""
     at = place.compiled_at
     # `%I` and `%p` of `strftime` would use the process's locale.
@@ -328,7 +328,13 @@ NO_NOTES = TailNotes()
 
 
 def tail(
-    now: datetime, timezone: str, counts: Counts, recalled: str = "", *, prefix: Prefix, notes: TailNotes = NO_NOTES
+    now: datetime,
+    timezone: str,
+    counts: MemoryCounts,
+    recalled: str = "",
+    *,
+    prefix: Prefix,
+    notes: TailNotes = NO_NOTES,
 ) -> str:
     """Build the volatile tail: the agent's local date, current counts, what it should know about its own work, and the
     recalled text of the newest message. In sentences it has no date, which messages tell, and no counts.

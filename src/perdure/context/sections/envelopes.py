@@ -1,9 +1,8 @@
 """Envelopes: the engine's messages are JSON with a `type`, never plain text.
 
 Here are those about memory edits from outside, and about messages that left the view. An agent's own edit needs none:
-its tool's result shows the new value. An edit by anybody else (a person, another agent that shares the block) becomes
-a message in each conversation's log before its next model call. So no byte of the request that was already sent
-changes.
+its tool's result shows the new value. An edit by anybody else (a person, another agent that shares the block) becomes a
+message in each conversation's log before its next model call. So no byte of the request that was already sent changes.
 
 A prefix has a marker of authorship that nobody can guess. The system text, which is the same in all conversations,
 says that there is one, and the first message behind it names it. Rows of the log hold none: the view adds it to engine

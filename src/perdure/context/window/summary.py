@@ -61,7 +61,7 @@ class SummaryRejected(Exception):
 # The transcript
 
 
-class _Caps(NamedTuple):
+class _CharLimits(NamedTuple):
     """The most characters of one text, by its kind."""
 
     user: int
@@ -72,22 +72,22 @@ class _Caps(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _SummaryEntry:
     """The paragraph of one message: its row number, its head in brackets, and its texts."""
 
     seq: int
     head: str
-    pieces: tuple[tuple[str, str, str], ...]  # (field of `_Caps`, words before the text, text)
+    pieces: tuple[tuple[str, str, str], ...]  # (field of `_CharLimits`, words before the text, text)
 
-    def shown(self, caps: _Caps) -> str:
+    def shown(self, caps: _CharLimits) -> str:
         """Return the paragraph with each text cut to the characters that `caps` allows its kind."""
         texts = (before + _cut(text, getattr(caps, kind)) for kind, before, text in self.pieces)
         return f"{self.head} {' '.join(texts)}"
 
 
-def _ladder() -> tuple[_Caps, ...]:
+def _ladder() -> tuple[_CharLimits, ...]:
     """Build caps from "everything" down to a few words: results shrink first, users' words last."""
-    rungs = [_Caps(10**9, 10**9, 10**9, 10**9)]
+    rungs = [_CharLimits(10**9, 10**9, 10**9, 10**9)]
 
     def lower(name: str, start: int, end: int, factor: float) -> None:
         """Add caps in which this field shrinks from `start` to `end` by this factor each time."""
@@ -147,7 +147,7 @@ def transcript(messages: Sequence[Message], *, max_tokens: int, counter: TokenCo
     return excerpt or _first_fit((f"[{whole} left out]", whole, "…"), max_tokens, counter)
 
 
-def _entry(message: Message, timezone: str) -> _Entry | None:
+def _entry(message: Message, timezone: str) -> _SummaryEntry | None:
     """Return the paragraph of a message; None for one without words."""
     pieces: list[tuple[str, str, str]] = []
     if message.kind == "message":
@@ -168,7 +168,7 @@ def _entry(message: Message, timezone: str) -> _Entry | None:
         return None
     who = f"{message.role} {_label(message.name)}" if message.name else message.role
     head = f"[{message_handle(message.seq)} {who} {local(message.occurred_at, zone(timezone)):%Y-%m-%d %H:%M}]"
-    return _Entry(message.seq, head, tuple(pieces))
+    return _SummaryEntry(message.seq, head, tuple(pieces))
 
 
 def _indent(text: str) -> str:
@@ -189,7 +189,7 @@ def _cut(text: str, chars: int) -> str:
     return f"{head} [… {len(text) - len(head) - len(tail):,} characters left out …] {tail}".strip()
 
 
-def _with_gaps(entries: Sequence[_Entry], visible: set[int]) -> Iterator[str]:
+def _with_gaps(entries: Sequence[_SummaryEntry], visible: set[int]) -> Iterator[str]:
     """Yield the visible entries in their shortest form, with a note on each gap."""
     start = 0
     for index in (*sorted(visible), len(entries)):

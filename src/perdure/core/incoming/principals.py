@@ -100,15 +100,15 @@ current_principal: ContextVar[Principal] = ContextVar("current_principal", defau
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class PeriodUsage:
     """What was used in a period: requests, tokens, and dollars."""
 
     requests: int = 0
     tokens: int = 0
     cost: float = 0.0
 
-    def __add__(self, other: Used) -> Used:
-        return Used(self.requests + other.requests, self.tokens + other.tokens, self.cost + other.cost)
+    def __add__(self, other: PeriodUsage) -> PeriodUsage:
+        return PeriodUsage(self.requests + other.requests, self.tokens + other.tokens, self.cost + other.cost)
 
 
 def day_of(at: datetime) -> str:

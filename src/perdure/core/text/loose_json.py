@@ -28,8 +28,7 @@ def read_objects(text: str) -> tuple[list[dict[str, Any]], bool]:
     """Return (the JSON objects in a text, except those among thoughts; whether the last of them is whole). Of one that
     breaks off, or goes on in no way that can be read, the whole values before are returned.
 
-    >>> read_objects("<think>{}</think> Here: {'facts': [{'a': 1,}, {'b': 'on")
-    ([{'facts': [{'a': 1}]}], False)
+    >>> read_objects("<think>{}</think> Here: {'facts': [{'a': 1,}, {'b': 'on") ([{'facts': [{'a': 1}]}], False)
     """
     with contextlib.suppress(ValueError, RecursionError):
         value = json.loads(text)

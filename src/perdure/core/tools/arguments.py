@@ -60,12 +60,12 @@ def fit_arguments(tool: str, schema: Mapping[str, Any], arguments: Any) -> dict[
     if not isinstance(arguments, Mapping):
         raise InvalidArguments(tool, f"a JSON object was expected, not {_describe(arguments)}")
     try:
-        fitted: dict[str, Any] = _Fitter(schema).object("", schema, _json_values(arguments, ""), False)
-    except _Misfit as misfit:
+        fitted: dict[str, Any] = _SchemaFitter(schema).object("", schema, _json_values(arguments, ""), False)
+    except _ValueMismatch as misfit:
         more = len(misfit.problems) - PROBLEMS_SHOWN
         text = "; ".join(misfit.problems[:PROBLEMS_SHOWN]) + (f"; and {more} more" if more > 0 else "")
         raise InvalidArguments(tool, text) from None
-    except _Exhausted:
+    except _TriesExhausted:
         problem = "the tool's schema can be read in too many ways for these arguments: simplify them"
         raise InvalidArguments(tool, problem) from None
     except RecursionError:
@@ -77,7 +77,7 @@ def fit_arguments(tool: str, schema: Mapping[str, Any], arguments: Any) -> dict[
 
 
 def _json_values(value: Any, path: str) -> Any:
-    """Return the value at `path`, such as `items[0].name`, in JSON's types. Raises: _Misfit, RecursionError."""
+    """Return the value at `path`, such as `items[0].name`, in JSON's types. Raises: _ValueMismatch, RecursionError."""
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, int | float):
@@ -86,23 +86,23 @@ def _json_values(value: Any, path: str) -> Any:
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str):
-                raise _Misfit(f"{path or 'they'} must have names that are texts, not {_describe(name)}")
+                raise _ValueMismatch(f"{path or 'they'} must have names that are texts, not {_describe(name)}")
         return {name: _json_values(item, _place(path, name)) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_json_values(item, f"{path}[{index}]") for index, item in enumerate(value)]
-    raise _Misfit(f"{path!r} must be a value that JSON has, not a {type(value).__name__}")
+    raise _ValueMismatch(f"{path!r} must be a value that JSON has, not a {type(value).__name__}")
 
 
 def _check_size(path: str, value: int | float) -> None:
-    """Check that JSON and a float can hold the number. Raises: _Misfit."""
+    """Check that JSON and a float can hold the number. Raises: _ValueMismatch."""
     try:
         if math.isfinite(value):
             return
     except OverflowError:
         pass
     if isinstance(value, float):
-        raise _Misfit(f"{path!r} must be a number that JSON has, not {value}")
-    raise _Misfit(f"{path!r} must be a number of at most {sys.float_info.max:.4g}; this number is too large")
+        raise _ValueMismatch(f"{path!r} must be a number that JSON has, not {value}")
+    raise _ValueMismatch(f"{path!r} must be a number of at most {sys.float_info.max:.4g}; this number is too large")
 
 
 ARGUMENTS = JsonLimits(size_bytes=8 << 20, depth=1_000, containers=20_000)
@@ -161,7 +161,7 @@ def _unreadable(text: str, error: Exception) -> str:
     return f"not valid JSON ({error})"
 
 
-class _Misfit(Exception):
+class _ValueMismatch(Exception):
     """A value does not fit its schema; `problems` say what is wrong and where, a line each."""
 
     def __init__(self, *problems: str) -> None:
@@ -169,28 +169,28 @@ class _Misfit(Exception):
         self.problems = problems
 
 
-class _Exhausted(Exception):
+class _TriesExhausted(Exception):
     """The schema has so many alternatives that `TRIES` are used up."""
 
 
 @dataclass(slots=True)
-class _Fitter:
+class _SchemaFitter:
     """Fits values to the schema `root` and its parts; `tries` is how many parts may still be visited.
 
     Each method takes the value's place for error texts (`path`), its schema, the value, and `exact`: whether it has to
-    fit as it is. It returns the value to use. Raises: _Misfit.
+    fit as it is. It returns the value to use. Raises: _ValueMismatch.
     """
 
     root: Mapping[str, Any]
     tries: int = TRIES
 
     def fit(self, path: str, schema: Any, value: Any, exact: bool) -> Any:
-        """Fit a value to a schema of any kind. Raises: _Misfit, _Exhausted."""
+        """Fit a value to a schema of any kind. Raises: _ValueMismatch, _TriesExhausted."""
         self.tries -= 1
         if self.tries < 0:
-            raise _Exhausted
+            raise _TriesExhausted
         if schema is False:
-            raise _Misfit(f"{path!r} can't be given")
+            raise _ValueMismatch(f"{path!r} can't be given")
         if not isinstance(schema, Mapping):
             return value
         if "$ref" in schema:
@@ -222,22 +222,24 @@ class _Fitter:
             name, mapping = str(tag.get("propertyName")), tag["mapping"]
             kind = value.get(name)
             if not isinstance(kind, str) or kind not in mapping:
-                raise _Misfit(f"{_place(path, name)!r} must be one of {', '.join(mapping):.400}, not {_describe(kind)}")
+                raise _ValueMismatch(
+                    f"{_place(path, name)!r} must be one of {', '.join(mapping):.400}, not {_describe(kind)}"
+                )
             return self.fit(path, {"$ref": mapping[kind]}, value, exact)
         problems: list[str] = []
         for as_it_is in (True,) if exact else (True, False):
             for branch in branches:
                 try:
                     return self.fit(path, branch, value, as_it_is)
-                except _Misfit as misfit:
+                except _ValueMismatch as misfit:
                     problems.extend(misfit.problems)
         shapes = ", ".join(dict.fromkeys(_shape(resolve(b, self.root)) for b in branches if isinstance(b, Mapping)))
         if not isinstance(value, dict | list) or not problems:
-            raise _Misfit(f"{path!r} must be one of: {shapes}; not {_describe(value)}")
+            raise _ValueMismatch(f"{path!r} must be one of: {shapes}; not {_describe(value)}")
         for problem in problems:
             if not problem.startswith(repr(path)):
-                raise _Misfit(problem)  # it names a part, which says more
-        raise _Misfit(f"{path!r} fits none of: {shapes} ({problems[-1]:.200})")
+                raise _ValueMismatch(problem)  # it names a part, which says more
+        raise _ValueMismatch(f"{path!r} fits none of: {shapes} ({problems[-1]:.200})")
 
     def _fit_listed(self, path: str, values: Sequence[Any], value: Any, exact: bool) -> Any:
         """Return the one of `values` (an enum's) that the value equals or can be converted to."""
@@ -249,17 +251,19 @@ class _Fitter:
                 try:
                     if _same(choice, _FITTERS[kind](self, path, {}, value, False)):
                         return choice
-                except _Misfit:
+                except _ValueMismatch:
                     continue
         choices = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in values)
-        raise _Misfit(f"{path!r} must be {'one of ' if len(values) > 1 else ''}{choices:.400}, not {_describe(value)}")
+        raise _ValueMismatch(
+            f"{path!r} must be {'one of ' if len(values) > 1 else ''}{choices:.400}, not {_describe(value)}"
+        )
 
     def object(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
         """Fit a value to an object, or to the object in a text."""
         if isinstance(value, str) and not exact:
             value = self._parse_text(path, value, "{", "an object")
         if not isinstance(value, dict):
-            raise _Misfit(f"{path!r} must be an object, not {_describe(value)}")
+            raise _ValueMismatch(f"{path!r} must be an object, not {_describe(value)}")
         properties, required = schema.get("properties"), schema.get("required")
         properties = properties if isinstance(properties, Mapping) else {}
         required = required if isinstance(required, list | tuple) else ()
@@ -274,14 +278,14 @@ class _Fitter:
         for name, item in value.items():
             try:
                 result[name] = self.fit(_place(path, name), properties.get(name, others), item, exact)
-            except _Misfit as misfit:
+            except _ValueMismatch as misfit:
                 # null stands for "left out" with many models.
                 if item is None and name in properties and name not in required and not exact:
                     continue
                 if name in properties or others is not False:
                     problems.extend(misfit.problems)
         if problems:
-            raise _Misfit(*problems)
+            raise _ValueMismatch(*problems)
         return result
 
     def array(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
@@ -293,25 +297,25 @@ class _Fitter:
             value = self._parse_text(path, value, "[", "a list")
         if not isinstance(value, list):
             if exact or value is None or firsts:
-                raise _Misfit(f"{path!r} must be a list, not {_describe(value)}")
+                raise _ValueMismatch(f"{path!r} must be a list, not {_describe(value)}")
             try:
                 value = [self.fit(path, items, value, True)]
-            except _Misfit:
-                raise _Misfit(f"{path!r} must be a list, not {_describe(value)}") from None
+            except _ValueMismatch:
+                raise _ValueMismatch(f"{path!r} must be a list, not {_describe(value)}") from None
         result: list[Any] = []
         problems: list[str] = []
         for index, (item, part) in enumerate(zip(value, chain(firsts, repeat(items)), strict=False)):
             try:
                 result.append(self.fit(f"{path}[{index}]", part, item, exact))
-            except _Misfit as misfit:
+            except _ValueMismatch as misfit:
                 problems.extend(misfit.problems)
         if problems:
-            raise _Misfit(*problems)
+            raise _ValueMismatch(*problems)
         self._check_bounds(path, schema, len(result), "minItems", "maxItems", "items")
         if schema.get("uniqueItems") is not True:
             return result
         if len({json.dumps(item, sort_keys=True) for item in result}) < len(result):
-            raise _Misfit(f"{path!r} must hold each item once")
+            raise _ValueMismatch(f"{path!r} must hold each item once")
         return result
 
     def text(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
@@ -319,13 +323,13 @@ class _Fitter:
         if isinstance(value, int) and not isinstance(value, bool) and not exact:
             value = str(value)
         if not isinstance(value, str):
-            raise _Misfit(f"{path!r} must be of type string, not {_describe(value)}")
+            raise _ValueMismatch(f"{path!r} must be of type string, not {_describe(value)}")
         self._check_bounds(path, schema, len(value), "minLength", "maxLength", "characters")
         if (check := _FORMATS.get(schema.get("format", ""))) is not None:
             try:
                 check[0](value)
             except ValueError:
-                raise _Misfit(f"{path!r} must be {check[1]}, not {_describe(value)}") from None
+                raise _ValueMismatch(f"{path!r} must be {check[1]}, not {_describe(value)}") from None
         return value
 
     def integer(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
@@ -334,7 +338,7 @@ class _Fitter:
         if isinstance(number, float) and number.is_integer() and abs(number) <= EXACT_FLOAT:
             number = int(number)
         if not isinstance(number, int) or isinstance(number, bool):
-            raise _Misfit(f"{path!r} must be of type integer, not {_describe(value)}")
+            raise _ValueMismatch(f"{path!r} must be of type integer, not {_describe(value)}")
         _check_size(path, number)
         return self._check_measures(path, schema, number)
 
@@ -342,10 +346,12 @@ class _Fitter:
         """Fit a value to a number, also one in a text, if a float keeps all its digits."""
         number = value if exact else _number(value)
         if not isinstance(number, int | float) or isinstance(number, bool):
-            raise _Misfit(f"{path!r} must be of type number, not {_describe(value)}")
+            raise _ValueMismatch(f"{path!r} must be of type number, not {_describe(value)}")
         _check_size(path, number)
         if isinstance(number, int) and int(float(number)) != number:
-            raise _Misfit(f"{path!r} must be of type number, which does not keep all digits of {_describe(value)}")
+            raise _ValueMismatch(
+                f"{path!r} must be of type number, which does not keep all digits of {_describe(value)}"
+            )
         return self._check_measures(path, schema, number)
 
     def boolean(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
@@ -357,13 +363,13 @@ class _Fitter:
                 return value.strip().lower() == "true"
             if type(value) is int and value in (0, 1):
                 return value == 1
-        raise _Misfit(f"{path!r} must be of type boolean, not {_describe(value)}")
+        raise _ValueMismatch(f"{path!r} must be of type boolean, not {_describe(value)}")
 
     def null(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
         """Fit a value to null, also the word in a text."""
         if value is None or (not exact and isinstance(value, str) and value.strip() in ("null", "None")):
             return None
-        raise _Misfit(f"{path!r} must be null, not {_describe(value)}")
+        raise _ValueMismatch(f"{path!r} must be null, not {_describe(value)}")
 
     def _parse_text(self, path: str, text: str, opening: str, what: str) -> Any:
         """Return the object or list in a JSON text that begins with `opening`; `what` names it in error texts."""
@@ -371,24 +377,24 @@ class _Fitter:
             try:
                 return read_json(text)
             except (ValueError, RecursionError) as error:
-                raise _Misfit(f"{path!r} must be {what}; its text is {_unreadable(text, error)}") from None
-        raise _Misfit(f"{path!r} must be {what}, not {_describe(text)}")
+                raise _ValueMismatch(f"{path!r} must be {what}; its text is {_unreadable(text, error)}") from None
+        raise _ValueMismatch(f"{path!r} must be {what}, not {_describe(text)}")
 
     def _check_measures(self, path: str, schema: Mapping[str, Any], value: int | float) -> int | float:
         """Return a number after checking it by the schema's `minimum`, `multipleOf` and so on."""
         for name, (holds, words) in _MEASURES.items():
             limit = schema.get(name)
             if isinstance(limit, int | float) and not isinstance(limit, bool) and not holds(value, limit):
-                raise _Misfit(f"{path!r} must be {words} {limit}, not {_describe(value)}")
+                raise _ValueMismatch(f"{path!r} must be {words} {limit}, not {_describe(value)}")
         return value
 
     def _check_bounds(self, path: str, schema: Mapping[str, Any], size: int, least: str, most: str, unit: str) -> None:
         """Check a length by the schema's keywords `least` and `most`, such as `minItems` and `maxItems`."""
         low, high = schema.get(least), schema.get(most)
         if isinstance(low, int) and size < low:
-            raise _Misfit(f"{path!r} must have at least {low} {unit}, not {size}")
+            raise _ValueMismatch(f"{path!r} must have at least {low} {unit}, not {size}")
         if isinstance(high, int) and size > high:
-            raise _Misfit(f"{path!r} must have at most {high} {unit}, not {size}")
+            raise _ValueMismatch(f"{path!r} must have at most {high} {unit}, not {size}")
 
 
 def _number(value: Any) -> Any:
@@ -449,16 +455,16 @@ def _duration(text: str) -> None:
         raise ValueError
 
 
-_FitMethod = Callable[[_Fitter, str, Mapping[str, Any], Any, bool], Any]
+_FitMethod = Callable[[_SchemaFitter, str, Mapping[str, Any], Any, bool], Any]
 
 _FITTERS: Mapping[str | None, _FitMethod] = {
-    "object": _Fitter.object,
-    "array": _Fitter.array,
-    "string": _Fitter.text,
-    "integer": _Fitter.integer,
-    "number": _Fitter.number,
-    "boolean": _Fitter.boolean,
-    "null": _Fitter.null,
+    "object": _SchemaFitter.object,
+    "array": _SchemaFitter.array,
+    "string": _SchemaFitter.text,
+    "integer": _SchemaFitter.integer,
+    "number": _SchemaFitter.number,
+    "boolean": _SchemaFitter.boolean,
+    "null": _SchemaFitter.null,
 }
 
 _KINDS: Mapping[type, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}

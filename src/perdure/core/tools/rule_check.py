@@ -63,7 +63,7 @@ def check_rules(rules: kinds.ToolRules, *, before: kinds.ToolRules = kinds.NO_RU
                 first, first_text = values.setdefault((rule.type, *key), (value, text))
                 if first != value:
                     _contradiction(f"{first_text} and {text} ({rule.type})")
-        pairs = _Pairs(rules.rules)
+        pairs = _RuleIndex(rules.rules)
         pairs.check_parents()
         for rule in rules.rules:
             pairs.check(rule)
@@ -124,7 +124,7 @@ def _single_values(rule: kinds.ToolRule) -> Iterator[tuple[tuple[str, ...], Any,
             pass
 
 
-class _Pairs:
+class _RuleIndex:
     """The rules by tool, so that one rule is compared with all others at once."""
 
     def __init__(self, rules: Iterable[kinds.ToolRule]) -> None:

@@ -1,5 +1,4 @@
-"""The checks of settings: the options of a model's answer, who writes summaries, what leaves the view, limits, and
-the context engine."""
+"""Checks of settings: the options of a model's answer, the writer of summaries, limits, and the context engine."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from perdure.core.errors import EmbeddingMismatch
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.messages import is_embedded
-from perdure.core.vectors import Claim
+from perdure.core.vectors import EmbeddingClaim
 from perdure.storage.tx import Tx
 
 HASH_BYTES = 16
@@ -21,7 +21,7 @@ HASH_BYTES = 16
 class ClaimedText:
     """A text to embed, the worker's claim on it, and the digest under which its vector is cached."""
 
-    claim: Claim
+    claim: EmbeddingClaim
     text: str
     digest: bytes
 
@@ -111,7 +111,7 @@ def reindex(tx: Tx, scopes: Iterable[tuple[int, str, str]], model: str, *, force
     return restarted
 
 
-def _texts(tx: Tx, claims: Sequence[Claim]) -> dict[tuple[int, int], str]:
+def _texts(tx: Tx, claims: Sequence[EmbeddingClaim]) -> dict[tuple[int, int], str]:
     """Return (number of its scope, own number) -> text, for claimed texts that exist and can be embedded."""
     by_owner: defaultdict[tuple[int, str, str], list[int]] = defaultdict(list)
     for claim in claims:

@@ -48,7 +48,7 @@ def apply_patch(text: str, patch: str) -> str:
     return result
 
 
-class _Lines:
+class _LineIndex:
     """The lines of a text, each changed by `read` (which may strip white space), searched as one string.
 
     Every line stands between two newlines there, so that whole lines are found. `str.find` takes linear time whatever
@@ -88,7 +88,7 @@ class _Lines:
         return "\n".join(["", *map(self._read, wanted), ""])
 
 
-class _Anchor(NamedTuple):
+class _AnchorMatch(NamedTuple):
     """The first line of the text that matches a hunk's anchor; `is_only_one`: no later line matches it."""
 
     line: int
@@ -107,7 +107,7 @@ class _Patcher:
         self._lines = text.split("\n") if text or has_old_lines else []
         self._is_empty = not text
         self._exact, self._trimmed, self._stripped = (
-            _Lines(self._lines, read) for read in (str, str.rstrip, str.strip)
+            _LineIndex(self._lines, read) for read in (str, str.rstrip, str.strip)
         )
         self._out: list[str] = []
         self._copied = 0  # the lines above it are in `_out`, or removed
@@ -176,7 +176,7 @@ class _Patcher:
                     return line
         raise self._misfit(hunk, old, floors[0])
 
-    def _nearest(self, hunk: Hunk, view: _Lines, old: Sequence[str], floor: int, hint: int) -> int | None:
+    def _nearest(self, hunk: Hunk, view: _LineIndex, old: Sequence[str], floor: int, hint: int) -> int | None:
         """Return the line nearest to `hint`, from `floor` on, at which `old` begins. Raises: PatchInvalid: two are."""
         hint = min(max(hint, floor), len(self._lines))
         below = view.first(old, hint)
@@ -189,7 +189,7 @@ class _Patcher:
             raise _ambiguous(hunk, above, below)
         return above if above + below > 2 * hint else below
 
-    def _insertion(self, hunk: Hunk, anchor: _Anchor | None) -> int:
+    def _insertion(self, hunk: Hunk, anchor: _AnchorMatch | None) -> int:
         """Return the index of the line before which a hunk without old lines is inserted. Raises: PatchInvalid."""
         end = len(self._lines)
         if hunk.old_start is not None and not hunk.at_end:
@@ -216,7 +216,7 @@ class _Patcher:
             )
         return index
 
-    def _find_anchor(self, hunk: Hunk) -> _Anchor:
+    def _find_anchor(self, hunk: Hunk) -> _AnchorMatch:
         """Return the line of the hunk's innermost anchor. Raises: PatchInvalid: an anchor is not in the text."""
         floor, place = self._last_hunk_end, None
         for depth, anchor in enumerate(hunk.anchors):
@@ -233,13 +233,13 @@ class _Patcher:
         assert place is not None  # only called with anchors
         return place
 
-    def _find_line(self, anchor: str, floor: int) -> _Anchor | None:
+    def _find_line(self, anchor: str, floor: int) -> _AnchorMatch | None:
         """Return the first line from `floor` on that equals the anchor, else the first that contains it, if any."""
         line = self._stripped.first([anchor], floor)
         if line is not None:
-            return _Anchor(line, self._stripped.first([anchor], line + 1) is None)
+            return _AnchorMatch(line, self._stripped.first([anchor], line + 1) is None)
         line = self._exact.containing(anchor, floor)
-        return None if line is None else _Anchor(line, self._exact.containing(anchor, line + 1) is None)
+        return None if line is None else _AnchorMatch(line, self._exact.containing(anchor, line + 1) is None)
 
     def _misfit(self, hunk: Hunk, old: Sequence[str], floor: int) -> PatchInvalid:
         """Return the error for old lines that are nowhere from `floor` on; it tells a model how to repair the patch."""

@@ -26,7 +26,7 @@ from perdure.storage.tx import Tx
 
 
 @dataclass(frozen=True, slots=True)
-class HeldRows:
+class FileRows:
     """The rows of an agent that an agent file holds.
 
     Args:
@@ -60,8 +60,8 @@ class CopyPart:
     name: str
     kind: Any
     hide: Callable[[Any, HiddenText], None]
-    copy: Callable[[Tx, AgentId, HeldRows], Any]
-    restore: Callable[[Tx, AgentId, Any, HeldRows, Ids, datetime], Sequence[str]]
+    copy: Callable[[Tx, AgentId, FileRows], Any]
+    restore: Callable[[Tx, AgentId, Any, FileRows, Ids, datetime], Sequence[str]]
 
 
 @functools.cache
@@ -90,7 +90,7 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[Message]]
         archive = None  # what it holds may be others'
     passages = [] if archive is None else with_sources(tx, tx.passages.page(archive.id, limit=_ALL))
     turns = {seq: [*filter(_has_place, messages)] for seq, messages in lines.items()}
-    rows = HeldRows(turns, {one.id: one for one in passages})
+    rows = FileRows(turns, {one.id: one for one in passages})
     return AgentCopy(
         settings=settings_of_copy(agent.settings),
         follows_default=agent.follows_default,
@@ -190,7 +190,7 @@ def add_passages_of_copy(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passa
 
 def read_rows_of_copy(
     tx: Tx, agent_id: AgentId, copy: AgentCopy, lines: Sequence[int], passages: Mapping[str, Passage]
-) -> HeldRows:
+) -> FileRows:
     """Return the rows that an agent has of its copy.
 
     Args:
@@ -199,11 +199,11 @@ def read_rows_of_copy(
     """
     rows = {seq: tx.messages.list(agent_id, conversation_seq=seq, limit=_ALL, reset=True) for seq in lines}
     turns_read = {seq: line.turns_read for line, seq in zip(copy.conversations, lines, strict=False)}
-    return HeldRows({seq: [*filter(_has_place, found)] for seq, found in rows.items()}, passages, turns_read)
+    return FileRows({seq: [*filter(_has_place, found)] for seq, found in rows.items()}, passages, turns_read)
 
 
 def restore_agent(
-    tx: Tx, agent_id: AgentId, copy: AgentCopy, rows: HeldRows, *, author: Author, ids: Ids, at: datetime
+    tx: Tx, agent_id: AgentId, copy: AgentCopy, rows: FileRows, *, author: Author, ids: Ids, at: datetime
 ) -> Sequence[str]:
     """Give an agent that was made from an agent file, and has these rows of it, the rest of what the file holds; return
     what was left out. Raises: InvalidInput, NotFound, TooMany, BlockLimitExceeded."""

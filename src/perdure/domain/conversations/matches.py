@@ -37,7 +37,7 @@ class LineHits:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class LogScan:
     """The hits of a search, and where it stopped: (message number, line number); None: all was searched."""
 
     hits: Sequence[LineHits]
@@ -53,7 +53,7 @@ def _scan(
     text_of: Callable[[Message], Sequence[tuple[int, str]]],
     skip: Callable[[int], str],
     per_row: int | None = None,
-) -> Scan:
+) -> LogScan:
     """Search messages in order until `most` lines match or a bound is reached.
 
     Args:
@@ -68,7 +68,7 @@ def _scan(
     count = chars = rows = 0
     for message in messages:
         if rows >= SCANNED_ROWS or chars >= SCANNED_CHARS or count >= most or (rows and search.over):
-            return Scan(hits, (message.seq, 1))
+            return LogScan(hits, (message.seq, 1))
         begin = first_line[1] if message.seq == first_line[0] else 1
         row_limit = most - count if per_row is None else per_row
         matches: list[Match] = []
@@ -86,19 +86,19 @@ def _scan(
                     f"the pattern takes too long in {message_handle(message.seq)}: use a simpler one{hint}"
                 ) from None
             if not matches:
-                return Scan(hits, (message.seq, begin))
+                return LogScan(hits, (message.seq, begin))
             after = matches[-1].line + 1  # not this place again, or going on would lead nowhere
             if per_row is None:
-                return Scan([*hits, LineHits(message, tuple(matches))], (message.seq, after))
-            return Scan([*hits, LineHits(message, tuple(matches), after)], (message.seq + 1, 1))
+                return LogScan([*hits, LineHits(message, tuple(matches))], (message.seq, after))
+            return LogScan([*hits, LineHits(message, tuple(matches), after)], (message.seq + 1, 1))
         rows += 1
         more = matches[row_limit].line if len(matches) > row_limit else None
         if matches:
             hits.append(LineHits(message, tuple(matches[:row_limit]), more))
             count += len(matches[:row_limit])
         if more is not None and per_row is None:
-            return Scan(hits, (message.seq, more))
-    return Scan(hits, None)
+            return LogScan(hits, (message.seq, more))
+    return LogScan(hits, None)
 
 
 def _from_line(number: int, text: str, begin: int) -> str | None:

@@ -94,8 +94,7 @@ def run_memory_command(
 
 
 def _check_new_label(tx: Tx, call: MemoryCall, label: str) -> None:
-    """Check that a new label does not look like that of a block which the agent may not write. Raises: BlockProtected,
-    BlockReadOnly."""
+    """Check that a new label is unlike those of read-only blocks. Raises: BlockProtected, BlockReadOnly."""
     for block in tx.blocks.list_by_agent(call.agent.id, call.run.conversation_seq):
         if block.label != label and _form(block.label) == _form(label) and call.person is None:
             check_author(block, call.author)

@@ -1,5 +1,4 @@
-"""Units of work on tools: create them from a source, change and delete them; store the built-in ones; search them by
-words."""
+"""Units of work on tools: create from source, change, delete, store the built-in ones, and search by words."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ RETURN_CHARS, RETURN_SHARE, CHARS_PER_TOKEN = 5_000, 0.2, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class WaitingCalls:
     """The run that stopped at calls that wait, the rows from the message with these calls on, and the open calls."""
 
     run: Run
@@ -76,12 +76,12 @@ class Pending:
         return self.rows[0]
 
 
-def find_pending(tx: Tx, conversation: Conversation) -> Pending | None:
+def find_pending(tx: Tx, conversation: Conversation) -> WaitingCalls | None:
     """Return the run of the conversation that stopped at calls which wait, with these calls; None: none wait."""
     return find_all_pending(tx, [conversation]).get(conversation.key)
 
 
-def find_all_pending(tx: Tx, conversations: Sequence[Conversation]) -> Mapping[ConversationKey, Pending]:
+def find_all_pending(tx: Tx, conversations: Sequence[Conversation]) -> Mapping[ConversationKey, WaitingCalls]:
     """Return conversation -> the run that stopped in it at calls which wait; others are left out."""
     waiting = {
         one.key: RunKey(one.agent_id, one.pending_run_seq) for one in conversations if one.pending_run_seq is not None
@@ -89,7 +89,7 @@ def find_all_pending(tx: Tx, conversations: Sequence[Conversation]) -> Mapping[C
     runs = tx.runs.list_by_keys([*waiting.values()])
     rows = tx.messages.views({one.key: one.pending_from for one in conversations if one.pending_from is not None})
     return {
-        key: Pending(runs[run], tuple(rows[key]), open_calls_in(rows[key]))
+        key: WaitingCalls(runs[run], tuple(rows[key]), open_calls_in(rows[key]))
         for key, run in waiting.items()
         if key in rows
     }
@@ -289,7 +289,7 @@ def recent_approval_ids(tx: Tx, log: RunLog) -> set[str]:
 
 
 def check_answers(
-    tx: Tx, agent: Agent, pending: Pending, answers: Sequence[Answer], *, partial: bool
+    tx: Tx, agent: Agent, pending: WaitingCalls, answers: Sequence[Answer], *, partial: bool
 ) -> tuple[Answer, ...]:
     """Return the answers, if they are to all calls that wait, or with `partial` to some of them. Raises: AnswerInvalid:
     an answer is to another call, repeated, of the wrong kind, or its arguments don't fit the tool."""
@@ -334,7 +334,7 @@ def _check_arguments(call: ToolCall, spec: ToolSpec | None, arguments: str) -> N
 
 
 def answer_rows(
-    pending: Pending,
+    pending: WaitingCalls,
     answers: Sequence[Answer],
     inputs: UnitInputs,
     *,

@@ -12,7 +12,7 @@ from perdure.core.ids import MessageId
 from perdure.core.messages import Message, ToolDecision, ToolResult
 from perdure.core.runs import Run, RunFilter
 from perdure.core.tools.answers import Answer, ToolReturn
-from perdure.engine.approvals.answers import LATEST_ANSWERS, Pending, cut_return, find_pending
+from perdure.engine.approvals.answers import LATEST_ANSWERS, WaitingCalls, cut_return, find_pending
 from perdure.storage.tx import Tx
 
 StoredAnswers = Mapping[str, ToolDecision | ToolResult]
@@ -21,7 +21,7 @@ StoredAnswers = Mapping[str, ToolDecision | ToolResult]
 def split_repeated_answers(
     tx: Tx,
     conversation: Conversation,
-    pending: Pending | None,
+    pending: WaitingCalls | None,
     answers: Sequence[Answer],
     *,
     message_digest: str | None,

@@ -19,7 +19,7 @@ from perdure.core.ports import TokenCounter
 from perdure.core.runs import Prefix, PrefixChange, Run
 from perdure.engine.approvals.answers import check_idle
 from perdure.engine.budget import CallBudget
-from perdure.engine.compaction.room import Preview, preview
+from perdure.engine.compaction.room import RequestPreview, preview
 from perdure.engine.compaction.summarise import Summary, summarise
 from perdure.engine.estimates import dropped_rows, overcount_behind, rows_tokens
 from perdure.engine.log.run_log import ViewState
@@ -214,7 +214,7 @@ async def compact(
     LimitReached; Conflict: it changed meanwhile."""
     inputs = ports.inputs()
 
-    def load(tx: Tx) -> Preview:
+    def load(tx: Tx) -> RequestPreview:
         """Return the view of the conversation as its next request would have it."""
         opening = check_idle(tx, agent_id, conversation_seq, what="compact the conversation")
         return preview(tx, opening.agent, opening.conversation, inputs)
@@ -242,7 +242,7 @@ async def compact(
     return CompactionCounts(summary.text, stored.messages_before, stored.messages_after)
 
 
-def _plan(state: Preview, settings: CompactionSettings, inputs: UnitInputs) -> Evict:
+def _plan(state: RequestPreview, settings: CompactionSettings, inputs: UnitInputs) -> Evict:
     """Return the plan of a compaction on request: all messages leave, or the oldest. Raises: NothingToCompact."""
     rows = state.view.rows
     if not any(row.kind == "message" for row in rows):
@@ -258,7 +258,7 @@ def _plan(state: Preview, settings: CompactionSettings, inputs: UnitInputs) -> E
     return Evict(tuple(evicted), rows[count - 1].seq + 1, (), limit, absorbed=absorbed)
 
 
-def _count_oldest(state: Preview, share: float, counter: TokenCounter) -> int:
+def _count_oldest(state: RequestPreview, share: float, counter: TokenCounter) -> int:
     """Return how many of the oldest rows leave: at least this share of them (0 to 1), and so many that the others take
     at most the rest of the window; 0 if no cut between two turns is enough."""
     groups = atoms(state.view.rows)

@@ -19,7 +19,7 @@ from perdure.core.ids import AgentId
 from perdure.core.ports import CallContext
 from perdure.core.runs import Run, RunKey
 from perdure.engine.context_engines import FALLBACK, EngineFailed, EngineInUse
-from perdure.engine.log.interrupts import Interrupted
+from perdure.engine.log.interrupts import WaitInterrupted
 from perdure.engine.log.run_log import EngineQuestion, NoPlan, Progress, RoomPlan, RunLog, load_run_log, view_key
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.records.leases import holding
@@ -142,7 +142,7 @@ async def ask_engine(question: EngineQuestion, ports: Ports) -> Progress:
                 await calls.make(used)
                 return Progress(log)  # what it adds to the system prompt belongs into the request first
             plan = await _decide(question, used, ports)
-    except Interrupted:
+    except WaitInterrupted:
         return Progress(await ports.store.read(load_run_log, log))
     except EngineFailed as failed:
         return Progress(log, await quarantine_run(log.run.key, used.name, str(failed), ports))
@@ -190,8 +190,7 @@ def _announce(tx: Tx, room: RoomPlan, question: EngineQuestion, inputs: UnitInpu
 
 
 async def quarantine_run(key: RunKey, name: str, reason: str, ports: Ports) -> Sequence[StoredEvent]:
-    """Let a run go on without its agent's engine of this name, and store the event that says why; return the event.
-    Raises: StoreError."""
+    """End a run's use of its agent's engine; store and return the event that says why. Raises: StoreError."""
     ports.engine_calls.quarantine(key)
     event, at = EngineQuarantined(name, reason, FALLBACK.name), ports.clock.now()
     return await ports.store.write(lambda tx: tx.events.add(key, [event], at=at))

@@ -15,12 +15,12 @@ from perdure.context.window.plan import Evict, prepared_leaves
 from perdure.core.agents import Agent
 from perdure.core.conversations import CompactionSettings, ConversationKey, SummarySettings
 from perdure.engine.compaction.compact_view import build_node
-from perdure.engine.compaction.revise import Due, rewrite_revised, write_due
-from perdure.engine.compaction.room import Preview, preview
+from perdure.engine.compaction.revise import DueSummary, rewrite_revised, write_due
+from perdure.engine.compaction.room import RequestPreview, preview
 from perdure.engine.compaction.summarise import Summary, load_prepared
 from perdure.engine.log.run_log import RunLog
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.workers.background import KeyedWorker, PutBack
+from perdure.engine.workers.background import CallPostponed, KeyedWorker
 from perdure.storage.tx import Tx
 
 LOOK_SHARE = 0.125
@@ -28,7 +28,7 @@ LOOK_SHARE = 0.125
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _InspectedView:
     """The view of a conversation when it was looked at for what is due: its prefix, and its tokens."""
 
     prefix_seq: int
@@ -41,8 +41,8 @@ class Preparations:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._worker = KeyedWorker("preparing summaries", self._prepare)
-        self._looks: dict[ConversationKey, _Look] = {}  # of conversations to look at
-        self._idle: dict[ConversationKey, _Look] = {}  # the last look at which nothing was due
+        self._looks: dict[ConversationKey, _InspectedView] = {}  # of conversations to look at
+        self._idle: dict[ConversationKey, _InspectedView] = {}  # the last look at which nothing was due
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
@@ -50,8 +50,7 @@ class Preparations:
         return self._worker.tasks
 
     def note_run(self, conversation_key: ConversationKey, agent: Agent | None, ended: RunLog) -> None:
-        """Prepare summaries in the background, if the last request filled its window enough. `agent`: as it was
-        sent."""
+        """Prepare summaries in the background if the last request of `agent` filled enough of its window."""
         if agent is None or not ended.steps:
             return
         if self._ports.background.mode == "never" or self._ports.engine_calls.engines.of(agent).engine.owns_compaction:
@@ -65,7 +64,7 @@ class Preparations:
             return
         # Looking what is due reads the whole view. If nothing was, it is worth it only after some more has been said.
         step = min(settings.leaf_chunk_tokens, int((window - reserve) * CHUNK_SHARE)) * LOOK_SHARE
-        idle, look = self._idle.get(conversation_key), _Look(recipe.prefix_seq, tokens)
+        idle, look = self._idle.get(conversation_key), _InspectedView(recipe.prefix_seq, tokens)
         if idle is None or idle.prefix_seq != look.prefix_seq or tokens - idle.tokens >= step:
             self._looks[conversation_key] = look
             self._worker.start(conversation_key)
@@ -87,13 +86,13 @@ class Preparations:
             look = self._looks.pop(conversation_key, None)
             if await write_due(conversation_key, self._ports, _load_due, _store) and look is not None:
                 self._idle[conversation_key] = look
-        except PutBack:
+        except CallPostponed:
             if look is not None:
                 self._looks.setdefault(conversation_key, look)
             raise
 
 
-def _load_due(tx: Tx, conversation_key: ConversationKey, inputs: UnitInputs) -> Due[Preview] | None:
+def _load_due(tx: Tx, conversation_key: ConversationKey, inputs: UnitInputs) -> DueSummary[RequestPreview] | None:
     """Return the next summary that is due in a conversation, with its view; None: none is due. Raises: NotFound."""
     state = preview(
         tx, tx.conversations.get_agent(*conversation_key), tx.conversations.get_by_seq(*conversation_key), inputs
@@ -105,10 +104,10 @@ def _load_due(tx: Tx, conversation_key: ConversationKey, inputs: UnitInputs) -> 
     if (removal := next_preparation(situation)) is None:
         return None
     leaves = (node for node, _ in prepared_leaves(situation))
-    return Due(state, removal, state.task(settings, (*state.nodes, *leaves)))
+    return DueSummary(state, removal, state.task(settings, (*state.nodes, *leaves)))
 
 
-def _store(tx: Tx, due: Due[Preview], summary: Summary, inputs: UnitInputs) -> bool:
+def _store(tx: Tx, due: DueSummary[RequestPreview], summary: Summary, inputs: UnitInputs) -> bool:
     """Store the summary as a node that no prefix contains yet; return False if its messages are no longer in view."""
     state = due.place
     agent_id, conversation_seq = state.agent.id, state.conversation.seq

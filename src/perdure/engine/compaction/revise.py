@@ -98,7 +98,7 @@ def _rows_behind(tx: Tx, node: SummaryNode) -> Sequence[Message]:
 
 
 @dataclass(frozen=True, slots=True)
-class Due(Generic[T]):
+class DueSummary(Generic[T]):
     """A summary that a model has to write: its place, its messages, and its writer."""
 
     place: T
@@ -106,15 +106,15 @@ class Due(Generic[T]):
     task: SummaryTask
 
 
-LoadDue = Callable[[Tx, ConversationKey, UnitInputs], Due[T] | None]
+LoadDue = Callable[[Tx, ConversationKey, UnitInputs], DueSummary[T] | None]
 """The next summary that is due in a conversation; None: there is none. Raises: NotFound."""
-StoreDue = Callable[[Tx, Due[T], Summary, UnitInputs], bool]
+StoreDue = Callable[[Tx, DueSummary[T], Summary, UnitInputs], bool]
 """Stores what was written, if what it stands for is as it was; returns whether that was done."""
 
 
 async def write_due(conversation_key: ConversationKey, ports: Ports, load: LoadDue[T], store: StoreDue[T]) -> bool:
     """Have up to `AT_ONCE_MAX` due summaries of a conversation written; return whether all that were due are. Raises:
-    NotFound, StoreError; PutBack, with what was written before it stored."""
+    NotFound, StoreError; CallPostponed, with what was written before it stored."""
     for _ in range(AT_ONCE_MAX):
         due = await ports.store.read(load, conversation_key, ports.inputs())
         if due is None:
@@ -139,7 +139,7 @@ async def rewrite_revised(conversation_key: ConversationKey, ports: Ports) -> No
     await write_due(conversation_key, ports, _load_due, _store)
 
 
-def _load_due(tx: Tx, conversation_key: ConversationKey, inputs: UnitInputs) -> Due[SummaryNode] | None:
+def _load_due(tx: Tx, conversation_key: ConversationKey, inputs: UnitInputs) -> DueSummary[SummaryNode] | None:
     """Return the next summary to write again: a node in view or prepared whose messages were revised, or that code
     wrote because a person waited, and that no model has tried since. None: there is none. Raises: NotFound."""
     agent_id, conversation_seq = conversation_key
@@ -160,7 +160,7 @@ def _load_due(tx: Tx, conversation_key: ConversationKey, inputs: UnitInputs) -> 
         task = SummaryTask(
             agent=agent, settings=CompactionSettings.of(agent), nodes=shown[:place], budget_tokens=window - reserve
         )
-        return Due(node, removal, task)
+        return DueSummary(node, removal, task)
     return None
 
 
@@ -175,7 +175,7 @@ def _removal_of(tx: Tx, node: SummaryNode) -> Evict | Merge | None:
     return Evict(tuple(atoms(rows)), 0, (), limit)
 
 
-def _store(tx: Tx, due: Due[SummaryNode], summary: Summary, inputs: UnitInputs) -> bool:
+def _store(tx: Tx, due: DueSummary[SummaryNode], summary: Summary, inputs: UnitInputs) -> bool:
     """Store the summary, unless the node or a text behind it has changed since; return whether it was stored."""
     node = due.place
     if not due.task.reading(node.conversation_seq, due.removal).holds(tx):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Unpack
 
-from perdure.context.sections.assemble import Counts, View, tail
+from perdure.context.sections.assemble import MemoryCounts, View, tail
 from perdure.context.sections.envelopes import engine_tokens
 from perdure.context.window.budget import Certificate, segments
 from perdure.context.window.leaves import expected_calls, swap_reason
@@ -27,7 +27,7 @@ from perdure.engine.compaction.summarise import RunState, SummaryTask, load_prep
 from perdure.engine.context_engines import FALLBACK, EngineInUse
 from perdure.engine.estimates import fixed_at_least, overcount_behind, rows_tokens
 from perdure.engine.log.next_action import EndRun
-from perdure.engine.log.run_log import AutoRecalled, EngineQuestion, Progress, RoomPlan, RunLog, ViewState, view_key
+from perdure.engine.log.run_log import EngineQuestion, Progress, RecallResult, RoomPlan, RunLog, ViewState, view_key
 from perdure.engine.ports import UnitInputs, as_requested, in_effect
 from perdure.engine.prompt.prefixes import MemoryState, delta_texts, read_memory, recompile_prefix, rewrite_reason
 from perdure.engine.prompt.tail import build_notes
@@ -35,7 +35,7 @@ from perdure.engine.records.rows import NEWEST, end_run, engine_drafts
 from perdure.storage.tx import Tx
 
 
-def before_sending(builder: RequestBuilder, view: View, size: RequestSize, recalled: AutoRecalled) -> Progress | None:
+def before_sending(builder: RequestBuilder, view: View, size: RequestSize, recalled: RecallResult) -> Progress | None:
     """Return what has to come before a request that fits: a plan for its view, or a question to the agent's context
     engine; None: the request is sent as it is. `recalled`: what was recalled for the run's newest message, to keep
     while the engine is asked."""
@@ -55,7 +55,7 @@ def before_sending(builder: RequestBuilder, view: View, size: RequestSize, recal
     return None if plan is None else _carry_out(builder, view, situation, plan, by="engine", reason="engine")
 
 
-def make_room(builder: RequestBuilder, view: View, size: RequestSize, recalled: AutoRecalled) -> Progress | None:
+def make_room(builder: RequestBuilder, view: View, size: RequestSize, recalled: RecallResult) -> Progress | None:
     """Return the plan for a request that does not fit, the question to the agent's context engine, or the end of a run
     whose request can't be made to fit; None: the request is sent as it is."""
     in_use, agent, conversation = builder.engine, builder.agent, builder.conversation
@@ -94,7 +94,7 @@ def _has_no_plan(builder: RequestBuilder, view: View) -> bool:
     return no_plan is not None and no_plan.view == view_key(view)
 
 
-def _ask(builder: RequestBuilder, view: View, situation: Situation, recalled: AutoRecalled) -> Progress:
+def _ask(builder: RequestBuilder, view: View, situation: Situation, recalled: RecallResult) -> Progress:
     """Return the progress of a run whose agent's context engine has to be asked first."""
     log = builder.log
     stored = builder.tx.events.add(log.run.key, builder.events, at=builder.inputs.now) if builder.events else ()
@@ -281,7 +281,7 @@ class RequestSize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preview(ViewState):
+class RequestPreview(ViewState):
     """The next request of a conversation, as far as it is known before a new message: its view ends before a call that
     is still open.
 
@@ -293,7 +293,7 @@ class Preview(ViewState):
     """
 
     status: str
-    counts: Counts
+    counts: MemoryCounts
     deltas: tuple[str, ...]
     certificate: Certificate
     reason: str | None
@@ -317,7 +317,7 @@ class Preview(ViewState):
         )
 
 
-def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs) -> Preview:
+def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs) -> RequestPreview:
     """Build a conversation's next request, as T3 will without a new message, and certify its size; store nothing."""
     counter, stubs, stored_agent = inputs.counter, conversation.stubs, agent
     agent = as_requested(in_effect(agent, inputs.models), inputs.models)
@@ -346,7 +346,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
     parts = segments(view, stubs=stubs, status=status, run_seq=active.key.seq if active else None, counter=counter)
     window, reserve = inputs.window(agent)
     delta_tokens = sum(engine_tokens(text, counter) for text in deltas)
-    return Preview(
+    return RequestPreview(
         agent=agent,
         conversation=conversation,
         view=view,

@@ -39,7 +39,7 @@ from perdure.engine.estimates import rows_tokens
 from perdure.engine.log.interrupts import is_cancelled
 from perdure.engine.log.run_log import ViewState
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.reading import Reading
+from perdure.engine.reading import ModelInput
 from perdure.engine.records.leases import holding
 from perdure.storage.tx import Tx
 
@@ -178,7 +178,7 @@ class SummaryTask:
         handle = self.settings.model
         return self.agent.model if self.is_own or handle is None or models.find(handle) is None else handle
 
-    def reading(self, conversation_seq: int, removal: Evict | Merge) -> Reading:
+    def reading(self, conversation_seq: int, removal: Evict | Merge) -> ModelInput:
         """Return what the writer of a summary is shown: leaving messages, earlier summaries, maybe the prefix."""
         agent_id = self.agent.id
         nodes = (*self.nodes, *(removal.nodes if isinstance(removal, Merge) else removal.absorbed))
@@ -198,19 +198,19 @@ class SummaryTask:
                 tx.agents.get(agent_id).settings_revision,
             )
 
-        return Reading(shown(nodes, rows, self.agent.settings_revision), again)
+        return ModelInput(shown(nodes, rows, self.agent.settings_revision), again)
 
 
 async def summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) -> Summary:
     """Write a summary of what a plan removes, within the plan's size and the settings' characters, by at most two calls
-    of a model. Raises: Interrupted: the run was asked to stop; LeaseLost, StoreError."""
+    of a model. Raises: WaitInterrupted: the run was asked to stop; LeaseLost, StoreError."""
     summary = await _summarise(task, removal, ports)
     clipped = task.settings.clip(summary.text)
     return summary if clipped == summary.text else replace(summary, text=clipped, method="capped")
 
 
 async def _summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) -> Summary:
-    """Write a summary within the plan's size. Raises: Interrupted, LeaseLost, StoreError."""
+    """Write a summary within the plan's size. Raises: WaitInterrupted, LeaseLost, StoreError."""
     if removal.summary_tokens <= LEAST_SUMMARY:  # too little for a model to say anything in
         return Summary(extract_summary(removal, ports.counter), "fallback", rejected="too_small")
     if SummarySettings.of(task.agent).author == "code":
@@ -300,7 +300,7 @@ _CALLS: tuple[SummaryMethod, ...] = ("normal", "aggressive")
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
+class _SummaryCheck:
     """What becomes of an answer: its text as a summary, `capped` if it was cut; without a text, what is wrong."""
 
     text: str = ""
@@ -310,21 +310,23 @@ class _Verdict:
     invented: Sequence[str] = ()
 
 
-def _judge(answer: str, source: SourceText, prompt: str, limit: int, counter: TokenCounter, *, last: bool) -> _Verdict:
+def _judge(
+    answer: str, source: SourceText, prompt: str, limit: int, counter: TokenCounter, *, last: bool
+) -> _SummaryCheck:
     """Check and audit an answer. `last`: no other call follows, so what the summary lacks replaces its end."""
     try:
         text = check_summary(answer, source=source.shown, prompt=prompt, max_tokens=limit, counter=counter)
     except SummaryRejected as rejected:
-        return _Verdict(problem=rejected.reason)
+        return _SummaryCheck(problem=rejected.reason)
     is_cut = not clean_answer(answer).endswith(text)
     audit = audit_summary(text, source, max_tokens=limit, counter=counter)
     if audit.invented:
-        return _Verdict(problem="invented", missing=audit.missing, invented=audit.invented)
+        return _SummaryCheck(problem="invented", missing=audit.missing, invented=audit.invented)
     if not audit.missing:
-        return _Verdict(audit.text, is_cut)
+        return _SummaryCheck(audit.text, is_cut)
     if not last:
-        return _Verdict(problem="missing", missing=audit.missing)
-    return _Verdict(cut_for_missing(text, source, max_tokens=limit, counter=counter), True)
+        return _SummaryCheck(problem="missing", missing=audit.missing)
+    return _SummaryCheck(cut_for_missing(text, source, max_tokens=limit, counter=counter), True)
 
 
 async def _in_this_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -30,7 +30,7 @@ EditedPart = Literal["user", "system", "assistant", "reasoning", "tool"]
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class MessageEdit:
     """A change of a message.
 
     Args:
@@ -53,7 +53,7 @@ def edit_message(
     tx: Tx,
     agent_id: AgentId,
     message_id: MessageId,
-    edit: Edit,
+    edit: MessageEdit,
     inputs: UnitInputs,
     *,
     limit_chars: int,
@@ -88,7 +88,7 @@ def edit_message(
     return after
 
 
-def edited_parts(message: Message, edit: Edit) -> Sequence[Part]:
+def edited_parts(message: Message, edit: MessageEdit) -> Sequence[Part]:
     """Return the parts of a message with the change. Raises: InvalidInput: it has no such part."""
     role = "assistant" if edit.part == "reasoning" else edit.part
     parts: Sequence[Part] | None = None
@@ -120,7 +120,7 @@ def _with_words(
     return _with_argument(message, calls[0], argument, words.text) if len(calls) == 1 else None
 
 
-def _with_result(message: Message, edit: Edit) -> Sequence[Part] | None:
+def _with_result(message: Message, edit: MessageEdit) -> Sequence[Part] | None:
     """Return the parts with another text of one result; its status and what it printed stay."""
     results = [one for one in message.results if edit.call_id in (None, one.call_id)]
     if len(results) != 1:

@@ -34,7 +34,7 @@ from perdure.domain.conversations.importing import ImportCount, add_imported, as
 from perdure.domain.provenance.context import context_sources
 from perdure.engine.approvals.answers import check_idle, tools_of, waits_by_tool, write_waits
 from perdure.engine.compaction.compact_view import compact_view
-from perdure.engine.compaction.room import Preview, preview, without_open_calls
+from perdure.engine.compaction.room import RequestPreview, preview, without_open_calls
 from perdure.engine.compaction.summarise import Summary
 from perdure.engine.log.next_action import EndRun
 from perdure.engine.log.run_log import run_log_of
@@ -286,7 +286,7 @@ async def make_room(agent_id: AgentId, conversation_seq: int, ports: Ports) -> N
             return
 
 
-def _load_if_full(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> Preview | None:
+def _load_if_full(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> RequestPreview | None:
     """Load the view of the next request, if it is larger than the window; None: it fits."""
     opening = tx.conversations.get_state(agent_id, conversation_seq)
     if _fits_by_far(opening.agent, opening.conversation.view_tokens, inputs):
@@ -295,7 +295,7 @@ def _load_if_full(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: Unit
     return None if state.certificate.fits else state
 
 
-def _plan(state: Preview, inputs: UnitInputs) -> Evict | Merge | None:
+def _plan(state: RequestPreview, inputs: UnitInputs) -> Evict | Merge | None:
     """Plan the next step that makes room; None if the view cannot become smaller."""
     # Rows are not shortened: all but the newest message may leave as a whole.
     situation = state.situation(inputs.counter, can_open=False)
@@ -306,7 +306,9 @@ def _plan(state: Preview, inputs: UnitInputs) -> Evict | Merge | None:
     return removal if isinstance(removal, (Evict, Merge)) else None
 
 
-def _store_plan(tx: Tx, state: Preview, removal: Evict | Merge, summary: Summary | None, inputs: UnitInputs) -> bool:
+def _store_plan(
+    tx: Tx, state: RequestPreview, removal: Evict | Merge, summary: Summary | None, inputs: UnitInputs
+) -> bool:
     """Carry out the plan. Returns False if the conversation has changed since; its next run then makes room itself."""
     agent_id, planned = state.agent.id, state.conversation
     tx.agents.lock(agent_id)

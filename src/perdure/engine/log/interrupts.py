@@ -13,7 +13,7 @@ from perdure.core.tasks import retrieve_error
 T = TypeVar("T")
 
 
-class Interrupted(Exception):
+class WaitInterrupted(Exception):
     """The wait was ended because `fire` was called; the task itself goes on."""
 
     kind = "cancelled"
@@ -34,9 +34,9 @@ class Interrupt:
     hear: Callable[[], None] = lambda: None  # called when another process may have asked the run to stop
 
     def fire(self, reason: BaseException | None = None) -> None:
-        """Interrupt once; later calls do nothing. `reason` is raised instead of `Interrupted`."""
+        """Interrupt once; later calls do nothing. `reason` is raised instead of `WaitInterrupted`."""
         if self.reason is None:
-            self.reason = reason or Interrupted()
+            self.reason = reason or WaitInterrupted()
             self.task.cancel()
 
 

@@ -53,11 +53,11 @@ class EndRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class RunDone:
     """The run has ended."""
 
 
-Action = MakeRequest | CallModel | CallTools | EndRun | Done
+Action = MakeRequest | CallModel | CallTools | EndRun | RunDone
 
 
 REPAIRS = 3
@@ -80,7 +80,7 @@ def next_action(log: RunLog) -> Action:
     """
     run, step = log.run, log.steps[-1] if log.steps else None
     if run.ended:
-        return Done()
+        return RunDone()
     if run.cancel_requested:
         return EndRun("cancelled")
     if run.options.note:

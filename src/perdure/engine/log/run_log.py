@@ -199,14 +199,14 @@ class RoomPlan(ViewState):
 
 
 @dataclass(frozen=True, slots=True)
-class AutoRecalled:
+class RecallResult:
     """The text that a search of memory found for a run's newest message, and the event to store for it, if any."""
 
     text: str
     event: MemoryRecalled | None
 
 
-NO_RECALL = AutoRecalled("", None)
+NO_RECALL = RecallResult("", None)
 
 
 ViewKey = tuple[int, int, tuple[tuple[int, int], ...]]
@@ -223,7 +223,7 @@ class NoPlan:
     """A view for which the context engine has no plan; and what was recalled for the run's newest message before."""
 
     view: ViewKey
-    recalled: AutoRecalled
+    recalled: RecallResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +235,7 @@ class EngineQuestion:
     conversation: Conversation
     view: View
     situation: Situation
-    recalled: AutoRecalled
+    recalled: RecallResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,4 @@
-"""Prefixes of requests: when to rewrite them, how they are compiled, and what changed in memory since they were
-written."""
+"""Prefixes of requests: when to rewrite them, how to compile them, and which memory has changed since then."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ from typing import Any
 
 from perdure.context.prompts import base_prompt
 from perdure.context.sections.assemble import (
-    Counts,
-    Place,
+    MemoryCounts,
+    PrefixPlace,
     addition_section,
     compile_opening,
     compile_system,
@@ -83,7 +82,7 @@ class MemoryState:
     newest change of a fact by a person, and how much is out of view."""
 
     versions: Mapping[str, int]
-    counts: Counts
+    counts: MemoryCounts
 
 
 def agent_of_run(agent: Agent, run: Run, models: Models) -> Agent:
@@ -123,7 +122,7 @@ def read_memory(tx: Tx, opening: ConversationState) -> MemoryState:
     for counted in STATUS_COUNTS(versions) if opening.has else ():
         more = {**more, **counted}
     shown = tuple((name, count) for name, count in more.items() if count)
-    counts = Counts(messages=opening.message_count, passages=opening.passages, more=shown)
+    counts = MemoryCounts(messages=opening.message_count, passages=opening.passages, more=shown)
     return MemoryState(versions=versions, counts=counts)
 
 
@@ -302,7 +301,7 @@ def compile_prefix(
     own, size = agent.system, agent.settings.get(PROMPT, "full")
     base = base_prompt(agent.agent_type, size, in_words=in_words) if own is None else own
     addition = inputs.engines.of(agent).addition
-    place = Place(
+    place = PrefixPlace(
         agent_id=agent.id,
         conversation=conversation.id if conversation.seq else "default",
         compiled_at=(compiled_at or inputs.now).astimezone(zone(agent.timezone)),

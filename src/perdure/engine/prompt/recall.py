@@ -1,9 +1,8 @@
 """Automatic recall: what a search finds for a user's message stands at the end of the request, in its volatile tail.
 
 The search runs before the transaction that records the run's first request (T3): one that finds that it is needed
-stores nothing, and is made again with what was found. Later steps of the run copy the text
-from the recipe of the step before. Recall never fails a run: what it can't do in time is left out, and an event says
-so.
+stores nothing, and is made again with what was found. Later steps of the run copy the text from the recipe of the step
+before. Recall never fails a run: what it can't do in time is left out, and an event says so.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from perdure.core.ids import PassageId
 from perdure.core.messages import TRY_AGAIN, Draft, Message, user_texts
 from perdure.domain.agents.automatic import AutoRecall, bypasses, find_automatic
 from perdure.domain.archives.passages import count_passages
-from perdure.engine.log.run_log import NO_RECALL, AutoRecalled, RunLog
+from perdure.engine.log.run_log import NO_RECALL, RecallResult, RunLog
 from perdure.engine.ports import Ports, UnitInputs, as_requested, in_effect
 from perdure.engine.prompt.prefixes import current_prefix
 from perdure.engine.records.rows import decode_drafts
@@ -124,7 +123,7 @@ def plan_recall(
     return RecallPlan(scope, query)
 
 
-async def recall(plan: RecallPlan, ports: Ports) -> AutoRecalled:
+async def recall(plan: RecallPlan, ports: Ports) -> RecallResult:
     """Search memory within the time limit; return the text for the request, and the event that tells of it."""
 
     def count(text: str) -> int:
@@ -150,7 +149,7 @@ async def recall(plan: RecallPlan, ports: Ports) -> AutoRecalled:
         {"kind": source.kind, "id": source.id, "score": source.score, "name": _name(source)}
         for source in recalled.sources
     )
-    return AutoRecalled(recalled.text, MemoryRecalled(tokens=recalled.tokens, sources=sources))
+    return RecallResult(recalled.text, MemoryRecalled(tokens=recalled.tokens, sources=sources))
 
 
 def count_recalled(tx: Tx, event: MemoryRecalled) -> None:
@@ -159,10 +158,10 @@ def count_recalled(tx: Tx, event: MemoryRecalled) -> None:
     count_passages(tx, [PassageId(source["id"]) for source in event.sources if source["kind"] == "passage"])
 
 
-def _left_out(problem: str) -> AutoRecalled:
+def _left_out(problem: str) -> RecallResult:
     """Return a recall without a text, with the event that says why."""
     log.warning("automatic recall is left out: %s", problem)
-    return AutoRecalled("", MemoryRecalled(tokens=0, sources=(), problem=problem))
+    return RecallResult("", MemoryRecalled(tokens=0, sources=(), problem=problem))
 
 
 def _name(source: RecallSource) -> str:

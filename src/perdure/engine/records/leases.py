@@ -21,7 +21,7 @@ from perdure.engine.ports import Ports
 async def holding(run: Run, ports: Ports) -> AsyncIterator[None]:
     """Keep the lease of a run while the block waits for a model or a tool.
 
-    Raises inside the block: Interrupted: the run was asked to stop; LeaseLost: another process has taken it.
+    Raises inside the block: WaitInterrupted: the run was asked to stop; LeaseLost: another process has taken it.
     """
     interrupt, news = Interrupt(), asyncio.Event()
     beats: list[asyncio.Task[None]] = []

@@ -26,7 +26,7 @@ from perdure.core.specs import ToolOutcome
 from perdure.core.tools.answers import Answer, answer_digest
 from perdure.domain.secrets import seal_callback
 from perdure.engine.ports import EngineSettings, Ports, UnitInputs
-from perdure.engine.reading import NOTHING, Reading
+from perdure.engine.reading import NOTHING, ModelInput
 
 MAX_STEPS = 10_000
 KEY_MAX_CHARS = 255
@@ -120,7 +120,7 @@ class RunRequest:
     identity: str | None = None
     sent_chars: int | None = None
     yields: bool = False
-    reading: Reading = NOTHING
+    reading: ModelInput = NOTHING
 
     @property
     def chars(self) -> int:

@@ -19,11 +19,11 @@ from perdure.core.features import Point
 from perdure.core.hooks import BEFORE_REQUESTS
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.runs import FAILED_REASONS, Run, RunKey, RunOptions
-from perdure.core.telemetry import LeaseTaken, RunAsked
+from perdure.core.telemetry import LeaseTaken, RunRequested
 from perdure.core.tools.answers import Answer
 from perdure.domain.agents.options import LIMITS, limits_in
 from perdure.engine.approvals.answers import (
-    Pending,
+    WaitingCalls,
     answer_rows,
     approval_pending,
     check_answers,
@@ -76,7 +76,7 @@ class RequestDefect(Exception):
 
 async def accept_now(request: RunRequest, ports: Ports) -> Accepted:
     """Accept a request, and begin its run in the same transaction if nothing stands before it. Raises: as `accept`."""
-    ports.telemetry.count(RunAsked(request.run_id))
+    ports.telemetry.count(RunRequested(request.run_id))
     if request.answers:
         shown = await show_returns(request.agent_id, request.conversation_seq, request.answers, ports)
         request = replace(request, shown=shown)
@@ -144,7 +144,7 @@ def accept(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begin: bool = Fal
     stand between that run's calls and their results.
 
     Raises: NotFound, ConversationBusy, ApprovalPending, AnswerInvalid, IdempotencyMismatch, CircularWait, LimitReached;
-        ModelNotFound: this process can't reach the agent's model, so it is refused; RequestDefect, ReadingChanged,
+        ModelNotFound: this process can't reach the agent's model, so it is refused; RequestDefect, ModelInputChanged,
         RecallFirst.
     """
     if request.reading is not NOTHING:
@@ -233,8 +233,7 @@ def _add_run(
     running: bool,
     waiting_input: str | None = None,
 ) -> Run:
-    """Add the run of a request, with its idempotency key and callback. `max_steps` holds if the request gives none.
-    Raises: ModelNotFound."""
+    """Add a request's run with its idempotency key and callback; `max_steps`: default. Raises: ModelNotFound."""
     model = request.options.model or in_effect(opening.agent, inputs.models).model
     if inputs.models.find(model) is None:
         raise ModelNotFound(model, known=inputs.models.handles())
@@ -336,7 +335,7 @@ def _add_resumed_run(
     tx: Tx,
     request: RunRequest,
     opening: ConversationState,
-    pending: Pending,
+    pending: WaitingCalls,
     rows: Sequence[Draft],
     inputs: UnitInputs,
     *,

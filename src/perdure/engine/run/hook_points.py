@@ -16,7 +16,7 @@ from perdure.core.models import ModelReply
 from perdure.core.runs import Failure, Step
 from perdure.core.specs import Tool, ToolOutcome
 from perdure.engine.hooks import HookOutcome
-from perdure.engine.log.interrupts import Interrupted
+from perdure.engine.log.interrupts import WaitInterrupted
 from perdure.engine.log.next_action import EndRun, MakeRequest, next_action, step_line, tool_steps
 from perdure.engine.log.run_log import Progress, RunLog, load_run_log, run_log_of
 from perdure.engine.ports import Ports, UnitInputs
@@ -63,7 +63,7 @@ async def before_request(log: RunLog, ports: Ports) -> Progress:
         payload = hooks.NextPrompt(**_run_fields(log), step=log.steps_taken, recent_steps=steps)
         try:
             answers = await _fire(log, payload, ports)
-        except Interrupted:
+        except WaitInterrupted:
             return Progress(await ports.store.read(load_run_log, log))
         progress = await store_answers(log, answers, ports)
         log, told = progress.log, progress.events
@@ -86,7 +86,7 @@ async def _before_model(log: RunLog, ports: Ports) -> Progress:
     payload = hooks.BeforeModel(**_run_fields(log), model=model, step=log.steps_taken, new=new)
     try:
         answers = await _fire(log, payload, ports)
-    except Interrupted:
+    except WaitInterrupted:
         return Progress(await ports.store.read(load_run_log, log))
     if answers.blocked is None:
         return await store_answers(log, answers, ports)
@@ -94,7 +94,7 @@ async def _before_model(log: RunLog, ports: Ports) -> Progress:
 
 
 async def after_model(log: RunLog, step: Step, reply: ModelReply, ports: Ports) -> HookOutcome:
-    """Call the hooks about the model's answer, before it is stored. Raises: Interrupted, LeaseLost, StoreError."""
+    """Call the hooks about the model's answer, before it is stored. Raises: WaitInterrupted, LeaseLost, StoreError."""
     calls = [part for part in reply.parts if isinstance(part, ToolCall)]
     return await _fire(
         log,
@@ -138,7 +138,7 @@ async def after_tool(
 async def after_memory_tool(
     log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], ports: Ports
 ) -> Progress:
-    """Call the hooks after a memory tool, when its result is stored. Raises: Interrupted, LeaseLost, StoreError."""
+    """Call the hooks after a memory tool, when its result is stored. Raises: WaitInterrupted, LeaseLost, StoreError."""
     result = log.messages[-1].results[-1]
     answers = await _fire(log, _after_tool_payload(log, call, tool, arguments, result.status, result.text), ports)
     return await store_answers(log, answers, ports)
@@ -154,7 +154,7 @@ def _after_tool_payload(
 
 
 async def before_compaction(log: RunLog, *, by: str, budget_tokens: int, ports: Ports) -> Progress:
-    """Call the hooks before a compaction; if one blocks it, end the run. Raises: Interrupted, LeaseLost, StoreError."""
+    """Call the hooks before a compaction; a refusal ends the run. Raises: WaitInterrupted, LeaseLost, StoreError."""
     payload = hooks.BeforeCompaction(**_run_fields(log), by=by, budget_tokens=budget_tokens)
     answers = await _fire(log, payload, ports)
     if answers.blocked is None:
@@ -167,7 +167,7 @@ async def before_compaction(log: RunLog, *, by: str, budget_tokens: int, ports: 
 
 
 async def after_compaction(log: RunLog, *, by: str, ports: Ports) -> Progress:
-    """Call the hooks after a compaction. Raises: Interrupted, LeaseLost, StoreError."""
+    """Call the hooks after a compaction. Raises: WaitInterrupted, LeaseLost, StoreError."""
     return await store_answers(log, await _fire(log, hooks.AfterCompaction(**_run_fields(log), by=by), ports), ports)
 
 
@@ -187,7 +187,7 @@ async def at_run_end(log: RunLog, ports: Ports, *, finish: EndRun | None = None)
         return Progress(log)
     try:
         answers = await _fire(log, payload, ports)
-    except Interrupted:
+    except WaitInterrupted:
         return Progress(log)
     return await store_answers(log, answers, ports)
 
@@ -217,7 +217,7 @@ def _end_run(tx: Tx, log: RunLog, answers: HookOutcome, why: str, inputs: UnitIn
 
 
 async def _fire(log: RunLog, payload: hooks.HookPayload, ports: Ports) -> HookOutcome:
-    """Call the hooks of a point while the lease is held. Raises: Interrupted, LeaseLost."""
+    """Call the hooks of a point while the lease is held. Raises: WaitInterrupted, LeaseLost."""
     async with holding(log.run, ports):
         return await ports.hooks.fire(payload)
 

@@ -24,11 +24,11 @@ from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.engine_turns import ask_engine
 from perdure.engine.compaction.summarise import Summary, SummaryTask, engine_summary, summarise
 from perdure.engine.estimates import dropped_rows
-from perdure.engine.log.interrupts import Interrupted
-from perdure.engine.log.next_action import CallModel, CallTools, Done, EndRun, MakeRequest, next_action
+from perdure.engine.log.interrupts import WaitInterrupted
+from perdure.engine.log.next_action import CallModel, CallTools, EndRun, MakeRequest, RunDone, next_action
 from perdure.engine.log.run_log import Progress, RoomPlan, RunLog, Tell, load_run_log
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.reading import Reading
+from perdure.engine.reading import ModelInput
 from perdure.engine.records.rows import finish
 from perdure.engine.run.hook_points import after_compaction, at_run_end, before_compaction, before_request
 from perdure.engine.run.model_call import call_model
@@ -45,7 +45,8 @@ async def run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
 
     Args:
         tell: receives events, each only after its commit, and deltas, which are previews.
-    Raises: LeaseLost: another process has taken the run, or it was deleted with its agent; StoreError; GivenBack: this
+    Raises: LeaseLost: another process has taken the run, or it was deleted with its agent; StoreError; RunReleased:
+    this
         process is about to end, and the run stands between two steps.
     """
     run = progress.log.run
@@ -65,7 +66,7 @@ async def run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
 
 
 async def _run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
-    """Take a claimed run to its end, see `run`. Raises: NotFound: what it needs; LeaseLost, StoreError, GivenBack."""
+    """Take a claimed run to its end, see `run`. Raises: NotFound: what it needs; LeaseLost, StoreError, RunReleased."""
     tell(progress.events)
     hooks = ports.hooks
     end_hooked = False
@@ -73,7 +74,7 @@ async def _run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
     while True:
         log = progress.log
         match next_action(log):
-            case Done():
+            case RunDone():
                 ports.views.extend(log)
                 if not end_hooked and "run_end" in hooks.points:
                     await at_run_end(log, ports)
@@ -112,13 +113,13 @@ async def make_room(room: RoomPlan, ports: Ports) -> Progress:
             return before
         compacted = await _make_room(room, ports)
         after = await after_compaction(compacted.log, by=by, ports=ports)
-    except Interrupted:
+    except WaitInterrupted:
         return Progress(await ports.store.read(load_run_log, room.log))
     return Progress(after.log, (*before.events, *compacted.events, *after.events))
 
 
 async def _make_room(room: RoomPlan, ports: Ports) -> Progress:
-    """Carry out the plan: have a summary written if one is needed, and store both. Raises: Interrupted."""
+    """Carry out the plan: have a summary written if one is needed, and store both. Raises: WaitInterrupted."""
     plan = room.plan
     summary: Summary | None = None
     task = SummaryTask(
@@ -145,7 +146,7 @@ async def _make_room(room: RoomPlan, ports: Ports) -> Progress:
 
 
 def _store_plan(
-    tx: Tx, room: RoomPlan, summary: Summary | None, reading: Reading | None, inputs: UnitInputs
+    tx: Tx, room: RoomPlan, summary: Summary | None, reading: ModelInput | None, inputs: UnitInputs
 ) -> Progress:
     """Store what the plan says, if the conversation and what the summary was made of (`reading`) have not changed."""
     log = replace(room.log, run=tx.runs.keep_lease(room.log.run, until=inputs.until))

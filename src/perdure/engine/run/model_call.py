@@ -33,16 +33,16 @@ from perdure.core.telemetry import ModelWork
 from perdure.engine.approvals.answers import tools_of, with_waits
 from perdure.engine.budget import count_use
 from perdure.engine.estimates import fixed_at_least, rows_at_least
-from perdure.engine.log.interrupts import Interrupted, is_cancelled
+from perdure.engine.log.interrupts import WaitInterrupted, is_cancelled
 from perdure.engine.log.next_action import EndRun, next_action
 from perdure.engine.log.run_log import Progress, RequestParts, RunLog, Tell, load_run_log
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.process import GivenBack
+from perdure.engine.process import RunReleased
 from perdure.engine.records.leases import holding
 from perdure.engine.records.rows import CALLS_SHARE, CallIds, end_run, result_draft, shorten_calls, tidy_reply
 from perdure.engine.run.deltas import Deltas, Previews
 from perdure.engine.run.hook_points import after_model, store_answers
-from perdure.engine.workers.background import LOOK_S, PutBack
+from perdure.engine.workers.background import LOOK_S, CallPostponed
 from perdure.storage.tx import Tx
 
 FACTOR_CHANGE = 1.02
@@ -83,12 +83,12 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             tell(kept.events)
             if answers.blocked is not None:
                 raise answers.blocked
-    except Interrupted:
+    except WaitInterrupted:
         draft = Draft(id=message_id, role="assistant", parts=tuple(deltas.said_parts()))
         tokens = ports.counter.count(parts_to_json(draft.parts)) + MESSAGE_OVERHEAD_TOKENS
         ends = "run_end" not in ports.hooks.points
         return await ports.store.write(_store_said, log, step, ports.inputs(), draft=draft, tokens=tokens, ends=ends)
-    except (GivenBack, errors.LeaseLost, errors.StoreError):
+    except (RunReleased, errors.LeaseLost, errors.StoreError):
         raise
     except (Exception, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
@@ -138,7 +138,7 @@ async def _ask(
     log: RunLog, request: RequestParts, step: Step, work: ModelWork, deltas: Deltas, tell: Tell
 ) -> ModelReply:
     """Ask the model, publish the pieces of its answer as they come, and return the answer, which `work` keeps too.
-    Raises: ModelError, Interrupted, LeaseLost, StoreError."""
+    Raises: ModelError, WaitInterrupted, LeaseLost, StoreError."""
     ports = deltas.ports
     previews = Previews(log, ports) if log.run.background else None
     options = ModelOptions.from_settings(request.agent.settings)
@@ -177,7 +177,7 @@ async def _yields(log: RunLog, agent: Agent, ports: Ports) -> bool:
 
 async def _ask_in_silence(log: RunLog, agent: Agent, model: Model, work: ModelWork, ports: Ports) -> bool:
     """Have a request answered while nobody else is, retrying whenever it is interrupted, and keep the answer in
-    `work.reply`; no piece is published. Return False if a person begins to wait for it. Raises: as `_ask`; GivenBack:
+    `work.reply`; no piece is published. Return False if a person begins to wait for it. Raises: as `_ask`; RunReleased:
     this process is about to end."""
     assert work.request is not None
     options = work.request.options
@@ -197,9 +197,9 @@ async def _ask_in_silence(log: RunLog, agent: Agent, model: Model, work: ModelWo
                         if isinstance(piece, ModelReply):
                             work.reply, _ = tidy_reply(piece, in_words=log.must_speak)
                     return True
-            except PutBack as back:
+            except CallPostponed as back:
                 if back.ended:
-                    raise GivenBack from back
+                    raise RunReleased from back
     ports.background.foreground.note_begin()
     return False
 

@@ -30,7 +30,7 @@ from perdure.engine.estimates import (
     unmeasured_overcount,
 )
 from perdure.engine.log.next_action import MakeRequest, next_action
-from perdure.engine.log.run_log import NO_RECALL, AutoRecalled, NoPlan, Progress, RequestParts, RunLog
+from perdure.engine.log.run_log import NO_RECALL, NoPlan, Progress, RecallResult, RequestParts, RunLog
 from perdure.engine.log.tool_rules import rule_state
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.prompt.prefixes import (
@@ -214,12 +214,12 @@ def make_request(
     return Progress(replace(builder.log, steps=(*builder.log.steps, step)), stored, request=RequestParts(agent, view))
 
 
-def _recalled_before(tx: Tx, log: RunLog) -> AutoRecalled | None:
+def _recalled_before(tx: Tx, log: RunLog) -> RecallResult | None:
     """Return what the turn's earlier requests show of memory, the same in each; None: this is its first request."""
     steps: Sequence[Step] = log.steps
     if not steps and log.run.resumes is not None:
         steps = tx.steps.list_by_run(RunKey(log.run.key.agent_id, log.run.resumes))
-    return AutoRecalled(parse_recalled(steps[-1].recipe.tail), None) if steps else None
+    return RecallResult(parse_recalled(steps[-1].recipe.tail), None) if steps else None
 
 
 def _select_prefix(builder: RequestBuilder) -> Prefix:
@@ -342,7 +342,7 @@ def _build_view(builder: RequestBuilder, prefix: Prefix) -> View:
     return view
 
 
-def _measure_tail(builder: RequestBuilder, view: View, recalled: AutoRecalled) -> tuple[RequestSize, AutoRecalled]:
+def _measure_tail(builder: RequestBuilder, view: View, recalled: RecallResult) -> tuple[RequestSize, RecallResult]:
     """Return the size of the request with as much in its tail as fits, and what was recalled if that fits. What was
     recalled is left out first, then the list of steps and the notices. Notes stay, unless no other room can be made."""
     tx, agent, log, prefix = builder.tx, builder.agent, builder.log, view.prefix
@@ -362,7 +362,7 @@ def _measure_tail(builder: RequestBuilder, view: View, recalled: AutoRecalled) -
     return size, recalled
 
 
-def _measure(builder: RequestBuilder, view: View, recalled: AutoRecalled, notes: TailNotes) -> RequestSize:
+def _measure(builder: RequestBuilder, view: View, recalled: RecallResult, notes: TailNotes) -> RequestSize:
     """Return the size of the request with what was recalled, and with these notes, in its tail."""
     inputs, agent, prefix = builder.inputs, builder.agent, view.prefix
     status = tail(inputs.now, agent.timezone, builder.memory.counts, recalled.text, prefix=prefix, notes=notes)

@@ -28,7 +28,7 @@ from perdure.engine.conversations.reset import delete_unused, finish_removals
 from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.log.run_log import Progress, RunLog
 from perdure.engine.ports import Ports, in_effect
-from perdure.engine.process import GivenBack, run_of_topic
+from perdure.engine.process import RunReleased, run_of_topic
 from perdure.engine.records.leases import is_dead
 from perdure.engine.records.run_request import RunRequest, check_request
 from perdure.engine.run.accept import Accepted, accept_now, claim_run
@@ -409,7 +409,7 @@ class Runner:
             return await run_loop(progress, self._ports, partial(self._publish, run.key))
         except LeaseLost:
             return progress.log
-        except GivenBack:
+        except RunReleased:
             await self._ports.store.write(lambda tx: tx.runs.give_back(run.key, self._ports.owner))
             return progress.log
         except StoreError:

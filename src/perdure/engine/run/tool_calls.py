@@ -30,7 +30,7 @@ from perdure.domain.tools.calls import MemoryCall
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS, mask_passage
 from perdure.engine.approvals.answers import changed_tool_outcome, is_usable, tools_of, waits_by_tool, write_waits
 from perdure.engine.hooks import HookOutcome
-from perdure.engine.log.interrupts import Interrupted, is_cancelled
+from perdure.engine.log.interrupts import WaitInterrupted, is_cancelled
 from perdure.engine.log.next_action import count_failures, tool_steps
 from perdure.engine.log.orders import ORDER, why_not_after_order
 from perdure.engine.log.run_log import OpenCall, Progress, RunLog, Tell, load_run_log
@@ -87,7 +87,7 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports, tell:
                 await phase.call_memory_tool(ready[0])
             elif ready:
                 await phase.call_foreign_tools(ready)
-        except Interrupted:
+        except WaitInterrupted:
             phase.record(Progress(await ports.store.read(load_run_log, log)))
     return Progress(phase.log)
 
@@ -193,7 +193,7 @@ class _ToolPhase:
         )
 
     async def call_memory_tool(self, ready: ReadyCall) -> None:
-        """Execute a built-in tool of the engine. Raises: Interrupted, while a hook is called."""
+        """Execute a built-in tool of the engine. Raises: WaitInterrupted, while a hook is called."""
         ports, call, inputs = self.ports, ready.open_call.call, self.ports.inputs()
         edit, arguments = MEMORY_TOOLS.get(call.name), ready.arguments
         with ports.telemetry.during(work := ready.work):
@@ -222,7 +222,7 @@ class _ToolPhase:
             self.record(await after_memory_tool(self.log, call, ready.tool, ready.arguments, ports))
 
     async def call_foreign_tools(self, calls: Sequence[ReadyCall]) -> None:
-        """Execute tools that run outside the store, at the same time. Raises: Interrupted."""
+        """Execute tools that run outside the store, at the same time. Raises: WaitInterrupted."""
         started = [ready.open_call.call for ready in calls]
         self.record(await self.ports.store.write(store_started, self.log, started, self.ports.inputs()))
         if self.log.run.cancel_requested:

@@ -27,7 +27,7 @@ QUIET_S, APART_S, IDLE_S = 10.0, 3_600.0, 600.0
 LOOK_S = 1.0
 
 
-class PutBack(Exception):
+class CallPostponed(Exception):
     """The call was given up, because a person writes or the process ends; it is to be made again later.
 
     Args:
@@ -85,7 +85,7 @@ class Foreground:
         self._seen_at = asyncio.get_running_loop().time()
         self._cold.clear()
         if self._call is not None:
-            self._call.fire(PutBack())
+            self._call.fire(CallPostponed())
 
     def note_end(self) -> None:
         """Note that a person was answered."""
@@ -110,7 +110,7 @@ class Foreground:
 
     @contextlib.asynccontextmanager
     async def call(self, model: str) -> AsyncIterator[None]:
-        """Make one call within the block. Raises inside it: PutBack."""
+        """Make one call within the block. Raises inside it: CallPostponed."""
         interrupt = self._call = Interrupt()
         if model not in self._cold:
             self._taken_at[model] = asyncio.get_running_loop().time()
@@ -164,7 +164,7 @@ class Background:
 
     @contextlib.asynccontextmanager
     async def slot(self, model: str, *, local: bool) -> AsyncIterator[None]:
-        """Wait until a call of a model may begin, and make it within the block. Raises: PutBack, also inside it."""
+        """Wait until a model call may begin, and make it in the block. Raises, even inside the block: CallPostponed."""
         if not self.yields(local=local):
             yield
             return
@@ -174,7 +174,7 @@ class Background:
                 yield
 
     async def wait(self, model: str, *, local: bool) -> None:
-        """Wait until a call of a model may begin. Raises: PutBack: this process makes none any more."""
+        """Wait until a call of a model may begin. Raises: CallPostponed: this process makes none any more."""
         if not self.yields(local=local):
             return
         while not self._ended.is_set():
@@ -184,7 +184,7 @@ class Background:
             if not seconds:
                 return
             await wait_for(self._ended, seconds)
-        raise PutBack(ended=True)
+        raise CallPostponed(ended=True)
 
     def end(self) -> None:
         """Let no further call begin: the process ends, or this engine."""
@@ -245,7 +245,7 @@ class KeyedWorker(Generic[Key]):
             self._again.discard(key)
             try:
                 await self._do(key)
-            except PutBack as back:
+            except CallPostponed as back:
                 if back.ended:
                     self._again.discard(key)
                     return

@@ -51,7 +51,7 @@ class Worker:
         self._loop = asyncio.create_task(self._look_for_ever())
 
     def wake(self, topic: str = "") -> None:
-        """Look now: there may be work. It may be called about a topic of `Signals`."""
+        """Look now: there may be work. It may be called about a topic of `TopicSignals`."""
         self._wake.set()
 
     async def close(self) -> None:

@@ -20,7 +20,7 @@ from perdure.features.access.organisations import OpenOrganisations, Organisatio
 from perdure.features.access.scopes import ID, ScopeRule, rule_of, without_ids
 from perdure.features.access.service import Access
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.access.gate import Gate, NotAdmitted, keys_in
+from perdure.server.access.gate import Gate, RequestRejected, keys_in
 from perdure.server.config import ServerConfig
 from perdure.server.log import trace_id
 from perdure.server.timed_reads import KEY_S, within
@@ -61,8 +61,7 @@ class StoreGate(Gate):
         return True
 
     async def admit(self, scope: Scope, headers: Mapping[bytes, bytes], *, is_page: bool) -> Principal:
-        """Who a request is for. Raises: NotAdmitted: as other gates; 403: small scope; 429: beyond a limit.
-        StoreError."""
+        """Return who sends a request. Raises: StoreError; RequestRejected: 401, 403 (scope) or 429 (limit)."""
         principal = scope["perdure.principal"] = await self.identify(scope, headers, is_page=is_page)
         if principal is not LOCAL:  # who may do everything, as often as it likes
             self._check_scope(scope, principal)
@@ -89,13 +88,13 @@ class StoreGate(Gate):
 
     @staticmethod
     def _check_scope(scope: Scope, principal: Principal) -> None:
-        """Raises: NotAdmitted: the key of `principal` may not send this request: its scope is too small."""
+        """Raises: RequestRejected: the key of `principal` may not send this request: its scope is too small."""
         scope["perdure.principal"] = principal  # also of a request that is refused: a page says so to whom it knows
         rule = rule_of(scope["method"], scope["path"])
         if refusal := _find_refusal(principal, rule):
-            raise NotAdmitted(403, f"this {refusal}")
+            raise RequestRejected(403, f"this {refusal}")
         if rule is not None and rule.whole_server and principal.org_id != DEFAULT_ORG:
-            raise NotAdmitted(
+            raise RequestRejected(
                 403, "this is about the whole server: only administrators of the default organisation may"
             )
 
@@ -112,7 +111,7 @@ class StoreGate(Gate):
             try:
                 library = await stack.enter_async_context(self.organisations.use(org_id))
             except OrganisationGone:  # the key is remembered for a moment longer
-                raise NotAdmitted(401, "Unauthorized") from None
+                raise RequestRejected(401, "Unauthorized") from None
             yield library
 
     async def start(self) -> None:

@@ -15,11 +15,11 @@ from datetime import UTC, datetime, timedelta
 
 from perdure.core.errors import StoreError
 from perdure.core.ids import OrgId
-from perdure.core.incoming.principals import Principal, Used, day_of
+from perdure.core.incoming.principals import PeriodUsage, Principal, day_of
 from perdure.core.ports import Clock
 from perdure.engine.budget import until_midnight_s
 from perdure.features.access.directory import Keys
-from perdure.server.access.gate import NotAdmitted
+from perdure.server.access.gate import RequestRejected
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 
@@ -48,7 +48,7 @@ class _Counts:
     requests: int = 0
     before: int = 0
     new: int = 0
-    day: Used = field(default_factory=Used)
+    day: PeriodUsage = field(default_factory=PeriodUsage)
     exchanged_at: float = float("-inf")
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -62,7 +62,7 @@ class Limiter:
         self._trimmed_on = ""
 
     async def admit(self, principal: Principal) -> None:
-        """Count a request of a key with limits. Raises: NotAdmitted: 429, with how long to wait."""
+        """Count a request of a key with limits. Raises: RequestRejected: 429, with how long to wait."""
         limits, key_id = principal.limits, principal.key_id
         if key_id is None or (limits.requests_per_minute is None and not limits.daily):
             return
@@ -98,11 +98,11 @@ class Limiter:
         new, counts.new = counts.new, 0
         minute, day = _minute(now), day_of(now)
 
-        def exchange(tx: Tx) -> list[Used]:
+        def exchange(tx: Tx) -> list[PeriodUsage]:
             """Add this process's new requests to the stored counts, and return the counts of all processes."""
             if new:
                 for period in (_minute_name(counts.minute), day_of(counts.minute)):
-                    tx.used.add({key_id: Used(requests=new)}, period)
+                    tx.used.add({key_id: PeriodUsage(requests=new)}, period)
             if self._trimmed_on != day:
                 tx.of(Keys).trim_used(before=day_of(now - timedelta(days=DAYS_KEPT)))
             periods = (_minute_name(minute), _minute_name(minute - timedelta(minutes=1)), day)
@@ -126,10 +126,10 @@ class Limiter:
                 del self._counts[other]
 
 
-def _limit_reached(limit: str, wait_s: int) -> NotAdmitted:
+def _limit_reached(limit: str, wait_s: int) -> RequestRejected:
     """The refusal of a key that has used up `limit`, such as "5 tokens a day", and may be used again in `wait_s`."""
     text = f"this key may use {limit}, and has: wait, or ask an administrator for more"
-    return NotAdmitted(429, text, (b"retry-after", str(wait_s).encode()))
+    return RequestRejected(429, text, (b"retry-after", str(wait_s).encode()))
 
 
 def _minute(now: datetime) -> datetime:

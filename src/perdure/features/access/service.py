@@ -300,8 +300,7 @@ async def remove_organisation(store: Store, org_id: OrgId, contents: FileContent
 
 @contextlib.asynccontextmanager
 async def open_access(settings: Settings, organisation: str | None = None) -> AsyncIterator[Access]:
-    """The administration of the store of the settings, for an organisation by name or id; by default the default one.
-    Raises: StoreError; NotFound."""
+    """Open the administration of an organisation's store, by name or id. Raises: StoreError, NotFound."""
     clock, ids = SystemClock(), Uuids()
     store = await open_store(settings.store_address, at=clock.now(), limits=settings)
     try:

@@ -111,8 +111,7 @@ class PromptTurn:
         return ended
 
     async def _ask(self, pending: PendingCall) -> ToolDecision | None:
-        """Ask the person in the editor about a call; None: it was decided elsewhere meanwhile. Without an answer, the
-        prompt is cancelled."""
+        """Ask the editor's user about a call; without an answer cancel the prompt. None: decided elsewhere."""
         edits, options = await self._agent.pending_edits(pending), _OPTIONS[: 2 if pending.reason else 3]
         call = self._updates.permission(pending, edits)
         asking = asyncio.ensure_future(

@@ -84,8 +84,7 @@ class SessionUpdates:
                     pass
 
     def permission(self, pending: PendingCall, edits: Sequence[MemoryEdit]) -> schema.ToolCallUpdate:
-        """Return what an editor shows of a call that waits for a person: the reason why it asks, and the changes of
-        memory that it would make."""
+        """Return what an editor shows of a waiting call: why it asks, and the memory changes it would make."""
         start = self._start(pending.call, pending.message_id)
         title = f"{pending.name}: {pending.reason}" if pending.reason else pending.name
         start.content = [_diff(edit.block.label, edit.diff) for edit in edits if edit.diff]
@@ -123,8 +122,7 @@ def memory_edit(edit: MemoryEdited | BlockVersion) -> Any:
 
 
 def _diff(label: str, diff: str) -> Any:
-    """Return a change of a block as a diff of a file that is named after it: the lines of `diff`, which is unified,
-    without file headers."""
+    """Return a change of a block as a diff of a file with the block's label; `diff` is a unified diff."""
     lines = [(mark, mark if mark == "…" else text) for mark, text in diff_lines(diff)]
     old, new = ("\n".join(text for mark, text in lines if mark in marks) for marks in ("- …", "+ …"))
     return acp.tool_diff_content(f"/memory/{label}.md", new, old)

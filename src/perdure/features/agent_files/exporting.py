@@ -38,8 +38,7 @@ async def export_text(
     with_messages: bool = True,
     skills: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Write an agent as an agent file, with the messages of `conversation`, None: of all; `skills` stand in it as they
-    are. Raises: NotFound."""
+    """Write an agent, its `skills`, and messages of one or all conversations as a file. Raises: NotFound."""
     state = await library.agent_of(agent_id).state()
     messages = await _list_messages(library, agent_id, conversation) if with_messages else []
     shown = frozenset(map(str, state.message_ids if conversation is None else [message.id for message in messages]))

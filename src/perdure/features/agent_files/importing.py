@@ -52,8 +52,7 @@ class ImportOptions:
 
     @classmethod
     def of(cls, form: FormData) -> ImportOptions:
-        """Read the options from a form in Letta's API; if a field comes under its old and new name, the new one counts.
-        Raises: InvalidInput."""
+        """Read the options from a form in Letta's API; new field names win over old ones. Raises: InvalidInput."""
 
         def text(*names: str) -> str | None:
             """Return the first non-empty text under these names."""

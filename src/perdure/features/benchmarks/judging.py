@@ -92,8 +92,7 @@ def f1_of(question: CaseQuestion, answer: str) -> float:
 
 
 def verdict_of(reply: str) -> bool | None:
-    """Return a model's verdict: the first word, else the last one in capitals, else the only one; None: there is
-    none."""
+    """Return a model's verdict: its first word, else the last in capitals, else the only one; None: there is none."""
     text = _THOUGHT.sub("", reply).strip(" \t\n*_#`\"'")
     found = [(bool(one[1]) ^ bool(one[2]) ^ (one[3].lower() == "correct"), one) for one in _VERDICT.finditer(text)]
     loud = [verdict for verdict, one in found if one[3].isupper()]

@@ -13,7 +13,7 @@ from typing import Any
 from perdure.core.errors import InvalidInput
 from perdure.core.models import EXTRACTIVE, Model
 from perdure.features.benchmarks.judging import WORD_JUDGES
-from perdure.features.benchmarks.rows import Rows, only_one
+from perdure.features.benchmarks.rows import ResultRows, only_one
 from perdure.features.benchmarks.running import BenchClock, Benchmark
 from perdure.features.benchmarks.sets.reading import hash_of
 from perdure.features.benchmarks.sets.values import Setup
@@ -36,7 +36,7 @@ async def open_benchmark(setup: Setup, *, models: Mapping[str, Model] | None = N
         StoreError.
     """
     with only_one(setup.out):
-        rows, home = Rows(setup.out), setup.out / "home"
+        rows, home = ResultRows(setup.out), setup.out / "home"
         if len(rows.by_key) > 1 and not (home / "perdure.db").exists():
             raise InvalidInput(f"{home} has lost the store of the rows: remove {rows.path}, or choose another --out")
         try:

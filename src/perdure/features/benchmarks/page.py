@@ -45,8 +45,7 @@ def render_page(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def render_grid(system: Mapping[str, Any], title: str) -> str:
-    """Return the picture of a grid as SVG: lengths from left to right, depths from top to bottom, and in each cell the
-    mean of all seeds."""
+    """Draw a grid as SVG: lengths from left to right, depths downwards, in each cell the mean of all seeds."""
     cells: dict[tuple[float, float], list[float]] = {}
     for length, depth, _, points in system["grid"]:
         cells.setdefault((length, depth), []).append(points)

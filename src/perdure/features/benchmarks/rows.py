@@ -15,7 +15,7 @@ from perdure.core.errors import InvalidInput
 FILE = "rows.jsonl"
 
 
-class Rows:
+class ResultRows:
     """The rows by their keys. What a killed process left of its last line is cut off.
 
     A row with `began` says in which conversation a question is asked, and one with `answer`, `found` or `verdict` what

@@ -22,7 +22,7 @@ from perdure.core.runs import Failure, Usage
 from perdure.domain.conversations.units import ConversationChanges
 from perdure.features.benchmarks.judging import WORD_JUDGES, JudgedAnswer, known_claims, verdict_of
 from perdure.features.benchmarks.retrieval import ranks_of
-from perdure.features.benchmarks.rows import Rows
+from perdure.features.benchmarks.rows import ResultRows
 from perdure.features.benchmarks.sets import DATA_SETS
 from perdure.features.benchmarks.sets.values import Case, CaseQuestion, Progress, Setup
 from perdure.features.benchmarks.systems import (
@@ -96,7 +96,7 @@ class BenchClock:
 class Benchmark:
     """A benchmark that is being run: an open store, the rows, and the cases of each seed."""
 
-    def __init__(self, perdure: AsyncPerdure, setup: Setup, rows: Rows, clock: BenchClock) -> None:
+    def __init__(self, perdure: AsyncPerdure, setup: Setup, rows: ResultRows, clock: BenchClock) -> None:
         self._perdure, self.setup, self.rows, self._clock = perdure, setup, rows, clock
         self.search_by = search_by(perdure)
         data_set = DATA_SETS[setup.name]
@@ -330,8 +330,7 @@ class Benchmark:
         tools: Sequence[str] | None = None,
         fork: bool = False,
     ) -> Failure | None:
-        """Ask an agent in a conversation of its own, add the row of its answer, and return why there is none; None:
-        there is one."""
+        """Ask an agent in a new conversation and store the answer's row; return why there is none, or None."""
         before = self.rows.by_key.get(key)
         goes_on = before is not None and "began" in before
         attempt = 1 if before is None else before["attempt"] + (not goes_on)

@@ -14,7 +14,7 @@ from perdure.features.compression.json_document import STYLES, JsonFamily, find_
 from perdure.features.compression.lines import LinesFamily
 from perdure.features.compression.pipeline import DEFAULT_HANDLE, Level, compress_text, decode_text
 from perdure.features.compression.search_results import CsvFamily, NdjsonFamily, SearchFamily
-from perdure.features.compression.shorten import Compressed, Family, Room
+from perdure.features.compression.shorten import Compressed, Family, TokenRoom
 
 VAIN_SHARE = 4
 """How many times its length of a text is parsed in vain, where JSON values begin and do not end."""
@@ -22,21 +22,21 @@ _DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StyledPart:
     """Some lines of a text. `style` is the number of their JSON style, see `STYLES`; None: they are not JSON."""
 
     text: str
     style: int | None
 
 
-def find_parts(text: str) -> list[Part]:
+def find_parts(text: str) -> list[StyledPart]:
     """Split a text into its long JSON values, each of whole lines, and the lines between them, in order."""
     lines = text.split("\n")
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
     at_start = {start: number for number, start in enumerate(starts)}
-    parts: list[Part] = []
+    parts: list[StyledPart] = []
     plain = number = 0
     # A value that does not end is read to the end of the text, and then again from the next line.
     vain_left = VAIN_SHARE * len(text)
@@ -47,16 +47,16 @@ def find_parts(text: str) -> list[Part]:
             vain_left -= vain
             if end - starts[number] >= PART_CHARS and end + 1 in at_start:
                 style = find_style(value, text[starts[number] : end])
-                found = None if style is None else Part(text[starts[number] : end], style)
+                found = None if style is None else StyledPart(text[starts[number] : end], style)
         if found is None:
             number += 1
             continue
         if plain < number:
-            parts.append(Part("\n".join(lines[plain:number]), None))
+            parts.append(StyledPart("\n".join(lines[plain:number]), None))
         parts.append(found)
         number = plain = at_start[starts[number] + len(found.text) + 1]
     if plain < len(lines):
-        parts.append(Part("\n".join(lines[plain:]), None))
+        parts.append(StyledPart("\n".join(lines[plain:]), None))
     return parts
 
 
@@ -86,12 +86,12 @@ class MixedFamily(Family):
     name = "mixed"
     note = "the parts of the output, one after the other; @n stands for the table or text below"
 
-    def parse(self, text: str) -> list[Part] | None:
+    def parse(self, text: str) -> list[StyledPart] | None:
         """Return the parts of a text; None: there is only one."""
         parts = find_parts(text)
         return parts if len(parts) > 1 else None
 
-    def encode(self, parsed: list[Part]) -> str:
+    def encode(self, parsed: list[StyledPart]) -> str:
         """Return each part without loss, after a line with its kind and how many lines follow."""
         lines: list[str] = []
         for part in parsed:
@@ -116,7 +116,7 @@ class MixedFamily(Family):
                 out.append(json.dumps(self.json_family.decode(part), **STYLES[int(kind.removeprefix("json-"))]))
         return "\n".join(out)
 
-    def shorten(self, parsed: list[Part], room: Room) -> str | None:
+    def shorten(self, parsed: list[StyledPart], room: TokenRoom) -> str | None:
         """Return the parts, each shortened to its share of the room; None: a share is too small for a form."""
         total = sum(len(part.text) for part in parsed) + 1
         lines: list[str] = []

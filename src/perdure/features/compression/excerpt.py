@@ -14,7 +14,7 @@ from itertools import chain, zip_longest
 from perdure.features.compression.constants import CONTEXT_LINES, EDGE_ROWS, FEW_PIECES, FEW_SHARE, OUTLINE, PART_LIMITS
 from perdure.features.compression.interest import tells_error
 from perdure.features.compression.lines import parse_lines, standouts
-from perdure.features.compression.shorten import Room
+from perdure.features.compression.shorten import TokenRoom
 
 _NUMBER = re.compile(r"\d+")
 _LETTERS = re.compile(r"(?<!\w)[^\W\d_]{4,}(?!\w)")
@@ -28,7 +28,7 @@ MISSES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ExcerptPiece:
     """A part of the original; its name is a line or row (`17`), a value (`items[3].name`) or a place (`17:401`)."""
 
     name: str
@@ -40,25 +40,25 @@ class Piece:
         return tells_error(self.text) or (tells_error(self.name) and self.text not in _EMPTY)
 
 
-def part_line(name: str, line: str, limit: int) -> Iterator[Piece]:
+def part_line(name: str, line: str, limit: int) -> Iterator[ExcerptPiece]:
     """Yield a line of this name as pieces of at most `limit` characters, cut where words and values end."""
     start = 0
     while len(line) - start > limit:
         least, most = start + limit // 2, start + limit
         ends = (line.rfind(end, least, most) + 1 for end in _ENDS)
         stop = next((end for end in ends if end), most)
-        yield Piece(f"{name}:{start + 1}", line[start:stop])
+        yield ExcerptPiece(f"{name}:{start + 1}", line[start:stop])
         start = stop
-    yield Piece(f"{name}:{start + 1}" if start else name, line[start:])
+    yield ExcerptPiece(f"{name}:{start + 1}" if start else name, line[start:])
 
 
-def excerpt(pieces: Sequence[Piece], room: Room) -> str:
+def excerpt(pieces: Sequence[ExcerptPiece], room: TokenRoom) -> str:
     """Return as many pieces as the room holds, in their order, with counts of those left out between them. The first
     error, both ends, other errors and unusual pieces take precedence."""
     least, most = PART_LIMITS
     sample = "\n".join([piece.text[:most] for piece in pieces[:MISSES]])
     limit = max(least, min(most, room.tokens * len(sample) // (8 * room.count(sample) + 1)))
-    parts: list[Piece] = []
+    parts: list[ExcerptPiece] = []
     follows: set[int] = set()  # parts that go on in the line of the part before
     for piece in pieces:
         if len(piece.text) <= 2 * limit:
@@ -82,12 +82,12 @@ def excerpt(pieces: Sequence[Piece], room: Room) -> str:
     return _write(parts, chosen, follows)
 
 
-def _shown(piece: Piece) -> str:
+def _shown(piece: ExcerptPiece) -> str:
     """Return a piece on one line, with its name."""
     return f"{piece.name}| {piece.text}" if piece.name else piece.text
 
 
-def _write(parts: Sequence[Piece], chosen: set[int], follows: set[int]) -> str:
+def _write(parts: Sequence[ExcerptPiece], chosen: set[int], follows: set[int]) -> str:
     """Return the chosen parts in order, with counts of the others; those in `follows` go on in the line before."""
     out: list[str] = []
     before = -1
@@ -101,7 +101,7 @@ def _write(parts: Sequence[Piece], chosen: set[int], follows: set[int]) -> str:
     return "".join(out)[1:]
 
 
-def _by_worth(parts: Sequence[Piece], follows: set[int]) -> Iterable[int]:
+def _by_worth(parts: Sequence[ExcerptPiece], follows: set[int]) -> Iterable[int]:
     """Return the numbers of the parts, the most important first: the first error and the ends; one error of each form,
     with neighbours that continue its line (`follows`); parts of unusual form; then all, from both ends inward."""
     parsed = parse_lines(_SPACES.sub(" ", "\n".join(map(_shown, parts))), least_rows=FEW_PIECES)
@@ -127,8 +127,7 @@ def _by_worth(parts: Sequence[Piece], follows: set[int]) -> Iterable[int]:
 
 
 def _beside(number: int, errors: Collection[int]) -> Iterator[int]:
-    """Yield the neighbours of an error that belong to it: parts after it, up to one without error, then those
-    before."""
+    """Yield the parts that belong to an error: those after it up to one without error, then those before."""
     for step in (1, -1):
         at = number + step
         while at in errors:

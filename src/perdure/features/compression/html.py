@@ -9,9 +9,9 @@ from typing import Any
 
 from perdure.core.text.markup import strip_unreadable
 from perdure.features.compression.constants import PART_LIMITS
-from perdure.features.compression.excerpt import Piece, excerpt
+from perdure.features.compression.excerpt import ExcerptPiece, excerpt
 from perdure.features.compression.interest import tells_error
-from perdure.features.compression.shorten import Family, Room
+from perdure.features.compression.shorten import Family, TokenRoom
 
 _PAGE = re.compile(r"\s*(?:<!doctype html|<html|<\?xml[^>]*>\s*<!doctype html)", re.IGNORECASE)
 _BREAKS = frozenset(
@@ -85,7 +85,7 @@ class HtmlFamily(Family):
         """Return the text if it is an HTML page; else None."""
         return text if _PAGE.match(text) else None
 
-    def shorten(self, parsed: str, room: Room) -> str:
+    def shorten(self, parsed: str, room: TokenRoom) -> str:
         """Return a page's text after a line of counts; errors are kept also where scripts hold them."""
         page = _Reader()
         markup = strip_unreadable(parsed)
@@ -101,5 +101,5 @@ class HtmlFamily(Family):
         head, text = f"the text of the page; {omitted}\n", "\n".join(page.lines)
         if room.count(head + text) > room.tokens:
             room = replace(room, tokens=room.tokens - room.count(head))
-            text = excerpt([Piece("", line) for line in page.lines], room)
+            text = excerpt([ExcerptPiece("", line) for line in page.lines], room)
         return head + text

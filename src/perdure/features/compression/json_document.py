@@ -31,7 +31,7 @@ from perdure.features.compression.constants import (
     SURE_SHARE_JSON,
     TEXT_CHARS,
 )
-from perdure.features.compression.shorten import Family, Room, shorten_table
+from perdure.features.compression.shorten import Family, TokenRoom, shorten_table
 from perdure.features.compression.table import (
     MISSING,
     TABLE_NOTE,
@@ -298,7 +298,7 @@ class JsonFamily(Family):
 
     write_text: Callable[[str], str]
     read_text: Callable[[str], str]
-    shorten_text: Callable[[str, Room], str]
+    shorten_text: Callable[[str, TokenRoom], str]
     name = "json"
     note = f"@n stands for the table or text below; {TABLE_NOTE}"
     sure_share = SURE_SHARE_JSON
@@ -348,7 +348,7 @@ class JsonFamily(Family):
     def equals(self, text: str, parsed: JsonDocument, decoded: Any) -> bool:
         return bool(parsed.value == decoded)
 
-    def shorten(self, parsed: JsonDocument, room: Room) -> str | None:
+    def shorten(self, parsed: JsonDocument, room: TokenRoom) -> str | None:
         """Return the root, and each block shortened to its share of the room."""
         sizes = [
             sum(sum(map(len, cells)) for cells in content.cells) if isinstance(content, Columns) else len(content)

@@ -1,10 +1,6 @@
 """Lines of text by their form: logs, reports of tests and builds. A form that repeats has a template.
 
-%1 = Nov 20 {} node7 kubelet: probe succeeded pod={}
-%1*2
-03:00:00 web-7
-:01 web-0
-a line without a template
+%1 = Nov 20 {} node7 kubelet: probe succeeded pod={} %1*2 03:00:00 web-7 :01 web-0 a line without a template
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ from perdure.features.compression.interest import (
     rare_rows,
     tells_error,
 )
-from perdure.features.compression.shorten import Family, Room
+from perdure.features.compression.shorten import Family, TokenRoom
 from perdure.features.compression.table import BOUNDARIES, with_above
 
 _WORD = re.compile(r"[^\s=:,;\"'()\[\]{}<>|/]+")
@@ -41,7 +37,7 @@ SLOT = "{}"
 
 
 @dataclass(slots=True, eq=False)
-class Template:
+class LineTemplate:
     """The form of some lines: its text, with `{}` where they differ.
 
     Attributes:
@@ -59,8 +55,8 @@ class Lines:
     """The lines of a text, and number of a line, from 0, -> its template, if it has one."""
 
     lines: list[str]
-    templates: list[Template]
-    template_of: dict[int, Template]
+    templates: list[LineTemplate]
+    template_of: dict[int, LineTemplate]
 
 
 def parse_lines(text: str, *, least_rows: int = 0) -> Lines:
@@ -70,8 +66,8 @@ def parse_lines(text: str, *, least_rows: int = 0) -> Lines:
     groups: dict[str, list[int]] = defaultdict(list)
     for number, skeleton in enumerate(skeletons):
         groups[skeleton].append(number)
-    templates: list[Template] = []
-    template_of: dict[int, Template] = {}
+    templates: list[LineTemplate] = []
+    template_of: dict[int, LineTemplate] = {}
     for skeleton, rows in groups.items():
         if len(rows) < TEMPLATE_LINES or "\0" not in skeleton or SLOT in skeleton:
             continue
@@ -109,7 +105,7 @@ def _by_constant_words(rows: list[int], words: list[list[str]], least_rows: int)
 _DIGIT = re.compile(r"\d")
 
 
-def _template(skeleton: str, rows: list[int], words: dict[int, list[str]], *, saves: bool) -> Template | None:
+def _template(skeleton: str, rows: list[int], words: dict[int, list[str]], *, saves: bool) -> LineTemplate | None:
     """Return the template of lines of one skeleton; None: they are too few, or share too little.
 
     Args:
@@ -148,7 +144,7 @@ def _template(skeleton: str, rows: list[int], words: dict[int, list[str]], *, sa
     saved = (len(_SPACES.sub(" ", text)) - 4 - 3 * len(slots)) * (len(rows) - 1)
     if saves and saved < TEMPLATE_CHARS:
         return None
-    return Template(text, rows, cells)
+    return LineTemplate(text, rows, cells)
 
 
 def _shorter(cell: str, above: str) -> str:
@@ -256,7 +252,7 @@ class LinesFamily(Family):
                 out.append(_fill(pieces, above))
         return "\n".join(out)
 
-    def shorten(self, parsed: Lines, room: Room) -> str | None:
+    def shorten(self, parsed: Lines, room: TokenRoom) -> str | None:
         """Return the lines that are always shown, as `number| text` counted from 1, with a count of those left out
         between them; None: it would save too little."""
         shown = shown_lines(parsed)

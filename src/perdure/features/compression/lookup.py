@@ -13,7 +13,7 @@ from perdure.context.sections.expand import largest, parse_rows
 from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.errors import ToolError
 from perdure.features.compression.constants import EXPAND_TOKENS
-from perdure.features.compression.excerpt import Piece, part_line
+from perdure.features.compression.excerpt import ExcerptPiece, part_line
 from perdure.features.compression.json_document import parse_json, parse_path, path_name
 from perdure.features.compression.quantities import parse_quantity
 from perdure.features.compression.search_results import parse_csv
@@ -82,7 +82,7 @@ def expand(
             pieces = _span(pieces, rows, "rows")
         if where is not None:
             pieces = _matching_rows(pieces, where, skipped)
-        pieces = [Piece(piece.name, dump(value)) for piece, value in pieces]
+        pieces = [ExcerptPiece(piece.name, dump(value)) for piece, value in pieces]
     elif path is not None:
         pieces = list(_json_pieces(_value_at(_parsed(text), path), path))
     else:
@@ -96,7 +96,7 @@ def expand(
     return _fit(pieces, max_tokens - counter(note), counter) + note
 
 
-def pieces_of(text: str, most_chars: int = PIECE_CHARS, line_chars: int = PIECE_CHARS) -> list[Piece]:
+def pieces_of(text: str, most_chars: int = PIECE_CHARS, line_chars: int = PIECE_CHARS) -> list[ExcerptPiece]:
     """Return a text's pieces: JSON values (items of up to `most_chars` whole), else lines cut to `line_chars`."""
     try:
         value = parse_json(text)
@@ -105,24 +105,24 @@ def pieces_of(text: str, most_chars: int = PIECE_CHARS, line_chars: int = PIECE_
     return list(_json_pieces(value, "", most_chars))
 
 
-def _lines(text: str, most_chars: int = PIECE_CHARS) -> list[Piece]:
+def _lines(text: str, most_chars: int = PIECE_CHARS) -> list[ExcerptPiece]:
     """Return the lines of a text, numbered from 1, in pieces of at most `most_chars`."""
     lines = enumerate(text.split("\n"), start=1)
     return [piece for number, line in lines for piece in part_line(str(number), line, most_chars)]
 
 
-def _json_pieces(value: Any, name: str, most_chars: int = PIECE_CHARS) -> Iterator[Piece]:
+def _json_pieces(value: Any, name: str, most_chars: int = PIECE_CHARS) -> Iterator[ExcerptPiece]:
     """Yield a value of this path whole if it is small, else its parts; items up to `most_chars` stay whole."""
     whole = dump(value)
     if not isinstance(value, (dict, list)) or len(whole) <= SMALL_CHARS:
         if isinstance(value, str) and len(value) > PIECE_CHARS:
             for piece in _lines(value):
-                yield Piece(f"{name}, line {piece.name}", piece.text)
+                yield ExcerptPiece(f"{name}, line {piece.name}", piece.text)
         else:
-            yield Piece(name, whole)
+            yield ExcerptPiece(name, whole)
     elif isinstance(value, dict):
         if len(whole) <= most_chars and name.endswith("]"):
-            yield Piece(name, whole)
+            yield ExcerptPiece(name, whole)
             return
         for key, inner in value.items():
             yield from _json_pieces(inner, name + path_name(("x", key))[1:] if name else path_name((key,)), most_chars)
@@ -165,7 +165,7 @@ def _value_at(value: Any, path: str) -> Any:
     return value
 
 
-def _rows(text: str, path: str | None) -> list[tuple[Piece, Any]]:
+def _rows(text: str, path: str | None) -> list[tuple[ExcerptPiece, Any]]:
     """Return the items of the list at a path, or of the largest list, each with its name. Raises: ToolError."""
     value = _parsed(text)
     if path:
@@ -173,10 +173,10 @@ def _rows(text: str, path: str | None) -> list[tuple[Piece, Any]]:
     else:
         value, name = max(_lists(value, ""), key=lambda found: len(found[0]), default=(None, ""))
     if isinstance(value, dict):
-        return [(Piece(key, ""), item) for key, item in value.items()]
+        return [(ExcerptPiece(key, ""), item) for key, item in value.items()]
     if not isinstance(value, list):
         raise ToolError("there is no list here: give the path of one")
-    return [(Piece(f"{name} row {number}".strip(), ""), item) for number, item in enumerate(value, start=1)]
+    return [(ExcerptPiece(f"{name} row {number}".strip(), ""), item) for number, item in enumerate(value, start=1)]
 
 
 def _lists(value: Any, name: str) -> Iterator[tuple[list[Any], str]]:
@@ -223,9 +223,10 @@ class _Skipped:
         )
 
 
-def _matching_rows(rows: Sequence[tuple[Piece, Any]], conditions: str, skipped: _Skipped) -> list[tuple[Piece, Any]]:
-    """Return the rows that meet conditions (`and` before `or`). `skipped`: gains the incomparable. Raises:
-    ToolError."""
+def _matching_rows(
+    rows: Sequence[tuple[ExcerptPiece, Any]], conditions: str, skipped: _Skipped
+) -> list[tuple[ExcerptPiece, Any]]:
+    """Return the rows that meet conditions; `skipped` gains the values that can't be compared. Raises: ToolError."""
     names = dict.fromkeys(path for _, row in rows for path, _ in _leaves(row, "") if path)
     tests: list[list[tuple[Callable[[str], bool], str, str]]] = [[]]
     for condition, follows_or in _conditions(conditions):
@@ -308,7 +309,7 @@ def _compare(value: Any, sign: str, wanted: str, skipped: _Skipped) -> bool:
     return order == (1 if sign[0] == ">" else -1) or (order == 0 and len(sign) > 1)
 
 
-def _ranked(pieces: Sequence[Piece], query: str) -> list[Piece]:
+def _ranked(pieces: Sequence[ExcerptPiece], query: str) -> list[ExcerptPiece]:
     """Return the pieces that have words of the query, those with the rarest words first."""
     words = {word.rstrip(".@+-").lower() for word in _WORD.findall(query)} - {""}
     lowered = [f"{piece.name} {piece.text}".lower() for piece in pieces]
@@ -326,7 +327,7 @@ def _compile(pattern: str) -> Callable[[str], bool]:
     return lambda text: compiled.search(text) is not None
 
 
-def _fit(pieces: Sequence[Piece], max_tokens: int, count: Callable[[str], int]) -> str:
+def _fit(pieces: Sequence[ExcerptPiece], max_tokens: int, count: Callable[[str], int]) -> str:
     """Return the first pieces that fit into `max_tokens`, a line each, and how many are shown if that is not all."""
     if not pieces:
         return "nothing matches"

@@ -26,7 +26,7 @@ from perdure.features.compression.constants import (
 )
 from perdure.features.compression.excerpt import excerpt
 from perdure.features.compression.lookup import pieces_of
-from perdure.features.compression.shorten import Compressed, Family, Room
+from perdure.features.compression.shorten import Compressed, Family, TokenRoom
 
 Level = Literal["off", "lossless", "full"]
 LEVELS: tuple[Level, ...] = ("off", "lossless", "full")
@@ -98,7 +98,7 @@ def _shorten(
             return best
         room = wanted if budget is not None else max(wanted, int(tokens * ROOM_SHARE))
         head = _head(family.name, text, handle)
-        body = family.shorten(parsed, Room(room - (0 if budget is None else count(head)), count, handle))
+        body = family.shorten(parsed, TokenRoom(room - (0 if budget is None else count(head)), count, handle))
         if body is None or not _is_smaller(head + body, best.text, SURE_SHARE, count):
             continue
         if budget is None or count(head + body) <= max(budget, BUDGET_FLOOR):
@@ -109,7 +109,7 @@ def _shorten(
         return best
     head = _head(kind, text, handle)
     item_chars = max(ITEM_LIMITS[0], min(ITEM_LIMITS[1], room // 2))
-    shown = head + excerpt(pieces_of(text, item_chars, len(text)), Room(room - count(head), count, handle))
+    shown = head + excerpt(pieces_of(text, item_chars, len(text)), TokenRoom(room - count(head), count, handle))
     is_smaller = (budget is not None or len(shown) < len(text)) and count(shown) < size
     return Compressed(shown, text, handle, kind, "short") if is_smaller else best
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from perdure.features.compression.constants import ROWS_LEAST, SURE_SHARE_JSON
 from perdure.features.compression.json_document import STYLES, columns_of, find_style, is_table, parse_json, rows_of
-from perdure.features.compression.shorten import Family, Room, shorten_table
+from perdure.features.compression.shorten import Family, TokenRoom, shorten_table
 from perdure.features.compression.table import TABLE_NOTE, Columns, dump, read, write, write_texts
 
 DELIMITERS = ("\t", ",", ";", "|")
@@ -25,7 +25,7 @@ _TIME = re.compile(r"\d:\d\d")
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
+class CsvStyle:
     """How a text is delimited; `quoting` is a constant of `csv`, and `end` says whether a newline ends the text."""
 
     delimiter: str
@@ -48,7 +48,7 @@ class CsvTable:
 
     names: list[str]
     rows: list[list[str]]
-    style: Style
+    style: CsvStyle
 
     @property
     def columns(self) -> Columns:
@@ -57,7 +57,7 @@ class CsvTable:
 
 
 def parse_csv(text: str) -> CsvTable | None:
-    """Return the table of a delimited text that `Style.write` would write back byte for byte; None: it is none."""
+    """Return the table of a delimited text that `CsvStyle.write` would write back byte for byte; None: it is none."""
     newline = "\r\n" if "\r\n" in text[:2000] else "\n"
     head = text[:20_000].split(newline)[:SAMPLE_LINES]
     if len(head) <= ROWS_LEAST:
@@ -81,7 +81,7 @@ def parse_csv(text: str) -> CsvTable | None:
         if any(map(_TIME.search, rows[0])) or any(row[0] == rows[0][0] for row in rows[1:]):
             return None  # lines of a log: no head names a time, or stands in the rows again
         for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL) if quotes else (csv.QUOTE_NONE,):
-            style = Style(delimiter, quoting, newline, text.endswith(newline))
+            style = CsvStyle(delimiter, quoting, newline, text.endswith(newline))
             if style.write(rows) == text:
                 return CsvTable(rows[0], rows[1:], style)
     return None
@@ -108,9 +108,9 @@ class CsvFamily(Family):
         count, _, style = next(lines).partition(" rows, ")
         table = read(lines, int(count))
         columns = [[json.loads(cell) if cell[:1] == '"' else cell for cell in cells] for cells in table.cells]
-        return Style(*json.loads(style)).write([table.names, *zip(*columns, strict=True)])
+        return CsvStyle(*json.loads(style)).write([table.names, *zip(*columns, strict=True)])
 
-    def shorten(self, parsed: CsvTable, room: Room) -> str | None:
+    def shorten(self, parsed: CsvTable, room: TokenRoom) -> str | None:
         """Return the shortened table; None: nearly all rows are always shown."""
         return "\n".join(shorten_table(parsed.columns, room) or ()) or None
 
@@ -159,7 +159,7 @@ class NdjsonFamily(Family):
         encode = json.JSONEncoder(**STYLES[int(style[0])]).encode
         return "\n".join(map(encode, rows_of(read(lines, int(count))))) + "\n" * int(style[1])
 
-    def shorten(self, parsed: Objects, room: Room) -> str | None:
+    def shorten(self, parsed: Objects, room: TokenRoom) -> str | None:
         """Return the shortened table of the objects; None: nearly all rows are always shown."""
         return "\n".join(shorten_table(parsed.table, room) or ()) or None
 

@@ -38,19 +38,19 @@ class Compressed:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class TokenRoom:
     """The most tokens of a shortened text, the function that counts them, and the handle that opens the original."""
 
     tokens: int
     count: Callable[[str], int]
     handle: str
 
-    def part(self, share: float) -> Room:
+    def part(self, share: float) -> TokenRoom:
         """Return a room with a fraction (0 to 1) of the tokens."""
-        return Room(int(self.tokens * share), self.count, self.handle)
+        return TokenRoom(int(self.tokens * share), self.count, self.handle)
 
 
-def shorten_table(table: Columns, room: Room) -> list[str] | None:
+def shorten_table(table: Columns, room: TokenRoom) -> list[str] | None:
     """Return a shortened table as lines, with rows numbered from 1; None: nearly all are always shown."""
     shown = sorted(shown_rows(table))
     left_out = sorted(set(range(len(table))) - set(shown))
@@ -133,6 +133,6 @@ class Family:
         """Return whether what was decoded is what the text, or its parsed form, says."""
         return bool(text == decoded)
 
-    def shorten(self, parsed: Any, room: Room) -> str | None:
+    def shorten(self, parsed: Any, room: TokenRoom) -> str | None:
         """Return what `parse` returned as a shorter text for a room; None: there is no such form."""
         return None

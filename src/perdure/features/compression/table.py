@@ -43,13 +43,13 @@ def has_odd_signs(text: str) -> bool:
     return _ODD.search(text) is not None
 
 
-class Missing:
+class MissingField:
     """Stands for a field that a row does not have."""
 
     __slots__ = ()
 
 
-MISSING = Missing()
+MISSING = MissingField()
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -69,11 +69,11 @@ def write_values(values: Sequence[Any]) -> list[str]:
         return write_strings(values)
     if kinds <= {int, float, bool, type(None)}:
         return _encode_ascii(list(values))[1:-1].split(",") if values else []
-    rare = kinds & {Missing, type(None)}
+    rare = kinds & {MissingField, type(None)}
     if rare and kinds - rare == {str}:
         strings = iter(write_strings([value for value in values if isinstance(value, str)]))
         return [next(strings) if isinstance(v, str) else MISSING_CELL if v is MISSING else "null" for v in values]
-    if Missing in kinds:
+    if MissingField in kinds:
         present = iter(write_values([value for value in values if value is not MISSING]))
         return [MISSING_CELL if value is MISSING else next(present) for value in values]
     return [_nested(value) if isinstance(value, (dict, list)) else _cell(value) for value in values]

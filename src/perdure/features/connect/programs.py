@@ -1,5 +1,4 @@
-"""The programs that can be connected, where their configuration is, and what is written there: entries of servers, and
-of hooks."""
+"""The programs that can be connected, where their configuration is, and the server and hook entries in it."""
 
 from __future__ import annotations
 

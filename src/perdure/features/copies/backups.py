@@ -10,7 +10,7 @@ from pathlib import Path
 from perdure.core.tasks import Progress, run_in_thread
 from perdure.features.copies.copier import copy_store
 from perdure.features.copies.moves import open_side
-from perdure.features.copies.sqlite_side import SqliteSide
+from perdure.features.copies.sqlite_side import SqliteCopySide
 from perdure.storage.database.row_format import iso
 from perdure.storage.stores.sqlite import make_new_file, remove_files
 
@@ -25,7 +25,7 @@ async def backup_database(address: str, path: Path, progress: Callable[[int, int
         """Copy the database to a new file, which is removed if that fails."""
         make_new_file(path)
         try:
-            with closing(open_side(address)) as source, closing(SqliteSide(path, new=True)) as target:
+            with closing(open_side(address)) as source, closing(SqliteCopySide(path, new=True)) as target:
                 copy_store(source, target, command="perdure backup", at=iso(datetime.now(UTC)), progress=tell)
         except BaseException:
             remove_files(path)

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from perdure.core.errors import Conflict, InvalidInput, StoreDamaged
 from perdure.core.tasks import Progress
 from perdure.core.vectors import OwnerKind
-from perdure.features.copies.shapes import OF_THE_FILE, Contents, Digest, Shape, Side, contents_of, shared_shapes
+from perdure.features.copies.shapes import (
+    OF_THE_FILE,
+    Contents,
+    CopySide,
+    RowsDigest,
+    TableShape,
+    contents_of,
+    shared_shapes,
+)
 from perdure.storage.database.row_format import Row
 from perdure.storage.migrations import INCOMPLETE, MIGRATIONS, is_current, migrate
 from perdure.storage.stores.sqlite import SqliteDatabase
@@ -35,7 +43,7 @@ class CopyReport:
 
 
 def copy_store(
-    source: Side, target: Side, *, command: str, at: str, progress: Progress, lock: bool = False
+    source: CopySide, target: CopySide, *, command: str, at: str, progress: Progress, lock: bool = False
 ) -> CopyReport:
     """Copy all rows, build the full-text indexes, and compare both sides. Until then the target can't be opened.
 
@@ -73,7 +81,7 @@ def copy_store(
     return CopyReport(contents.rows, len(shapes), contents.digest, resumed)
 
 
-def _prepare(target: Side, command: str, at: str) -> bool:
+def _prepare(target: CopySide, command: str, at: str) -> bool:
     """Make the tables of the target, marked as incomplete; return whether an earlier call has made a part of this copy.
 
     Raises: InvalidInput: the target is not empty.
@@ -122,7 +130,7 @@ def _filled_by_migrations(at: str) -> dict[str, int]:
         return {name: db.rows(f"SELECT COUNT(*) FROM {name}", {})[0][0] for name in names}
 
 
-def _check_source(source: Side, target: Side) -> None:
+def _check_source(source: CopySide, target: CopySide) -> None:
     """Note the source's counters in the target, or compare them with those of an earlier call. Raises: Conflict."""
     counters = json.dumps([list(row) for row in source.db.rows("SELECT name, value FROM counters ORDER BY name", {})])
     noted = target.db.rows("SELECT after FROM copy_progress WHERE name = :name", {"name": SOURCE})
@@ -133,10 +141,10 @@ def _check_source(source: Side, target: Side) -> None:
         )
     if not noted:
         with target.change():
-            _note(target, SOURCE, counters, Digest(), done=True)
+            _note(target, SOURCE, counters, RowsDigest(), done=True)
 
 
-def _note(target: Side, name: str, after: str | None, digest: Digest, *, done: bool) -> None:
+def _note(target: CopySide, name: str, after: str | None, digest: RowsDigest, *, done: bool) -> None:
     """Store how far a table is copied; `after` is the key of its last copied row, as JSON, `digest` of all of these."""
     target.db.run(
         "INSERT INTO copy_progress (name, after, row_count, digest, done) VALUES (:name, :after, :rows, :digest, :done)"
@@ -145,14 +153,14 @@ def _note(target: Side, name: str, after: str | None, digest: Digest, *, done: b
     )
 
 
-def _copy_table(source: Side, target: Side, shape: Shape, tell: Callable[[int], None]) -> Digest:
+def _copy_table(source: CopySide, target: CopySide, shape: TableShape, tell: Callable[[int], None]) -> RowsDigest:
     """Copy rows that the target lacks, in batches; return its digest. `tell` gets the number of rows each time."""
     noted = target.db.rows(
         "SELECT after, row_count, digest, done FROM copy_progress WHERE name = :name", {"name": shape.name}
     )
-    after, digest = None, Digest()
+    after, digest = None, RowsDigest()
     if noted:
-        after, digest = json.loads(noted[0][0] or "null"), Digest(noted[0][1], int(noted[0][2], 16))
+        after, digest = json.loads(noted[0][0] or "null"), RowsDigest(noted[0][1], int(noted[0][2], 16))
         if noted[0][3]:
             return digest
     places = [list(shape.columns).index(column) for column in shape.key]
@@ -179,7 +187,7 @@ def _copy_table(source: Side, target: Side, shape: Shape, tell: Callable[[int], 
     return digest
 
 
-def _index(target: Side, kind: OwnerKind, progress: Progress) -> None:
+def _index(target: CopySide, kind: OwnerKind, progress: Progress) -> None:
     """Build the full-text index of messages or of passages in the target, in steps, if an earlier call has not."""
     name = TABLES[kind]
     if target.db.rows("SELECT 1 FROM copy_progress WHERE name = :name", {"name": name}):
@@ -191,10 +199,10 @@ def _index(target: Side, kind: OwnerKind, progress: Progress) -> None:
         with target.change():
             place = rebuild_words(target.db, kind, limit=WORDS_AT_ONCE)
             if place is None:
-                _note(target, name, None, Digest(), done=True)
+                _note(target, name, None, RowsDigest(), done=True)
 
 
-def _compare(source: Side, target: Side, contents: Contents, copied: Contents) -> None:
+def _compare(source: CopySide, target: CopySide, contents: Contents, copied: Contents) -> None:
     """Raises: StoreDamaged: `contents`, what was read of the source, and `copied`, of the target, differ."""
     differing = [
         name

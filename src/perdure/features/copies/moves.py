@@ -11,8 +11,8 @@ from perdure.core.errors import ExtraMissing, InvalidInput
 from perdure.core.incoming.addresses import is_postgres, without_password
 from perdure.core.tasks import Progress, run_in_thread
 from perdure.features.copies.copier import CopyReport, copy_store
-from perdure.features.copies.shapes import Side
-from perdure.features.copies.sqlite_side import SqliteSide
+from perdure.features.copies.shapes import CopySide
+from perdure.features.copies.sqlite_side import SqliteCopySide
 from perdure.storage.database.row_format import iso
 from perdure.storage.stores.open import open_store
 
@@ -53,20 +53,20 @@ def same_address(one: Address, other: Address) -> bool:
     return Path(one).resolve() == Path(other).resolve()
 
 
-def open_side(address: Address, *, new: bool = False) -> Side:
+def open_side(address: Address, *, new: bool = False) -> CopySide:
     """Connect to a database to copy from; `new`: to copy to, and a file is made. Raises: ExtraMissing; StoreError."""
     if not is_postgres(address):
         path = Path(address)
         if new:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(mode=0o600)  # private to the user
-        return SqliteSide(path, new=new)
+        return SqliteCopySide(path, new=new)
     try:
-        from perdure.features.copies.postgres_side import PostgresSide
+        from perdure.features.copies.postgres_side import PostgresCopySide
         from perdure.storage.stores.postgres_store import PostgresDatabase
     except ImportError as error:
         raise ExtraMissing("a store on PostgreSQL", extra="postgres") from error
-    return PostgresSide(str(address), PostgresDatabase)
+    return PostgresCopySide(str(address), PostgresDatabase)
 
 
 async def split(address: Address, parts: int, *, progress: Progress) -> int:

@@ -11,7 +11,7 @@ from psycopg import sql
 
 from perdure.core.errors import StoreBusy
 from perdure.core.incoming.addresses import without_password
-from perdure.features.copies.shapes import OF_THE_FILE, Shape
+from perdure.features.copies.shapes import OF_THE_FILE, TableShape
 from perdure.storage.database.base import Database
 from perdure.storage.database.postgres_errors import check_address, store_error
 from perdure.storage.database.row_format import Row
@@ -29,9 +29,9 @@ _TABLES = """
 """
 
 
-class PostgresSide:
-    """A database on PostgreSQL as a `Side` of a copy: its tables are in `schema`, else in the first schema of the
-    `search_path` of the address. `database` makes what runs SQL of the store on a connection."""
+class PostgresCopySide:
+    """A database on PostgreSQL as a `CopySide` of a copy: its tables are in `schema`, else in the first schema of
+    the `search_path` of the address. `database` makes what runs SQL of the store on a connection."""
 
     def __init__(
         self, address: str, database: Callable[[psycopg.Connection[tuple[Any, ...]]], Database], *, schema: str = ""
@@ -56,7 +56,7 @@ class PostgresSide:
         except psycopg.Error as error:
             raise store_error(error) from error
 
-    def shapes(self) -> Mapping[str, Shape]:
+    def shapes(self) -> Mapping[str, TableShape]:
         """Return the columns and keys of all tables."""
         found: dict[str, dict[str, int | None]] = {}  # table -> column -> its place in the primary key, None: not in it
         with self._errors():
@@ -65,7 +65,7 @@ class PostgresSide:
         shapes = {}
         for table, columns in found.items():
             key = sorted((place, column) for column, place in columns.items() if place is not None)
-            shapes[table] = Shape(table, list(columns), [column for _, column in key])
+            shapes[table] = TableShape(table, list(columns), [column for _, column in key])
         return shapes
 
     @contextmanager
@@ -97,7 +97,7 @@ class PostgresSide:
         if not self._connection.closed:
             self._connection.execute("ROLLBACK")
 
-    def rows(self, shape: Shape, after: Sequence[Any] | None = None) -> Iterator[Row]:
+    def rows(self, shape: TableShape, after: Sequence[Any] | None = None) -> Iterator[Row]:
         key = _names(shape.key)
         select = sql.SQL("SELECT {} FROM {}").format(_names(shape.columns), sql.Identifier(shape.name))
         if after is not None:
@@ -108,7 +108,7 @@ class PostgresSide:
             cursor.execute(sql.SQL("{} ORDER BY {}").format(select, key))
             yield from cursor
 
-    def insert(self, shape: Shape, rows: Sequence[Row]) -> None:
+    def insert(self, shape: TableShape, rows: Sequence[Row]) -> None:
         """Write rows by COPY."""
         into = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(shape.name), _names(shape.columns))
         with self._connection.cursor() as cursor, cursor.copy(into) as copy:

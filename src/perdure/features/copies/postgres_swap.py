@@ -12,9 +12,9 @@ from perdure.core.errors import InvalidInput
 from perdure.core.incoming.addresses import without_password
 from perdure.core.tasks import Progress
 from perdure.features.copies.copier import copy_store
-from perdure.features.copies.postgres_side import PostgresSide, search_first
+from perdure.features.copies.postgres_side import PostgresCopySide, search_first
 from perdure.features.copies.split import Connection, alone, parts_of, split_tables
-from perdure.features.copies.sqlite_side import SqliteSide
+from perdure.features.copies.sqlite_side import SqliteCopySide
 from perdure.storage.database.row_format import iso
 from perdure.storage.stores.postgres_store import PostgresDatabase
 
@@ -44,8 +44,8 @@ def copy_and_swap(copy: Path, tell: Progress, *, address: str, at: datetime) -> 
         connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(new)))
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(new)))
         with (
-            closing(SqliteSide(copy)) as source,
-            closing(PostgresSide(address, PostgresDatabase, schema=new)) as target,
+            closing(SqliteCopySide(copy)) as source,
+            closing(PostgresCopySide(address, PostgresDatabase, schema=new)) as target,
         ):
             copy_store(source, target, command="perdure restore", at=iso(at), progress=tell)
         if parts := parts_of(connection, str(schema)):

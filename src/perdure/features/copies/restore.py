@@ -16,10 +16,10 @@ from pathlib import Path
 from perdure.core.errors import InvalidInput, NotAStore, StoreBusy, StoreDamaged
 from perdure.core.incoming.addresses import is_postgres, without_password
 from perdure.core.tasks import Progress, run_in_thread
-from perdure.core.vectors import Fault
+from perdure.core.vectors import IndexFault
 from perdure.features.copies.moves import Address, same_address
 from perdure.features.copies.shapes import OF_THE_FILE, Contents, contents_of, sorted_shape
-from perdure.features.copies.sqlite_side import SqliteSide, connect_unchanged
+from perdure.features.copies.sqlite_side import SqliteCopySide, connect_unchanged
 from perdure.storage.database.sqlite_errors import DAMAGED_HELPS, SQLITE_ERRORS, store_error
 from perdure.storage.database.sqlite_file import check_log
 from perdure.storage.migrations import MIGRATIONS, is_current
@@ -132,7 +132,7 @@ def _copy(path: Path, copy: Path, at: datetime, tell: Progress) -> Contents:
         backup(source, copy, lambda done, total: tell("copying", done, total))
     contents = []
     for file in (path, copy):
-        with closing(SqliteSide(file, unchanged=True)) as side, side.snapshot(lock=False):
+        with closing(SqliteCopySide(file, unchanged=True)) as side, side.snapshot(lock=False):
             if faults := side.db.integrity():
                 raise StoreDamaged(f"{file} is damaged ({faults[0]}): {ANOTHER_HELPS}")
             shapes = [sorted_shape(shape) for name, shape in side.shapes().items() if name not in OF_THE_FILE]
@@ -147,7 +147,7 @@ def _copy(path: Path, copy: Path, at: datetime, tell: Progress) -> Contents:
 
 async def _check_rows(store: Store, total: int, progress: Progress) -> None:
     """Compare messages, passages and blocks, about `total` rows, with their checksums. Raises: StoreDamaged."""
-    faults: list[Fault] = []
+    faults: list[IndexFault] = []
     after: tuple[str, int] | None = ("", -1)
     while after is not None:
         blocks = await store.read(lambda tx, after: tx.upkeep.check_blocks(after=after), after)

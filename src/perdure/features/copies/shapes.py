@@ -22,7 +22,7 @@ DIGEST_BITS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TableShape:
     """A table: the names of its columns, and of those of its primary key in the order of the key."""
 
     name: str
@@ -31,7 +31,7 @@ class Shape:
 
 
 @dataclass(slots=True)
-class Digest:
+class RowsDigest:
     """A hash of rows that does not depend on their order: the `sum` of the hashes of as many `rows`."""
 
     rows: int = 0
@@ -53,7 +53,7 @@ class Digest:
 class Contents:
     """The digests of a store's rows, by the name of their table."""
 
-    tables: Mapping[str, Digest] = field(default_factory=dict)
+    tables: Mapping[str, RowsDigest] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -67,13 +67,13 @@ class Contents:
         return hashlib.blake2b("".join(lines).encode(), digest_size=16).hexdigest()
 
 
-class Side(Protocol):
+class CopySide(Protocol):
     """A database that is copied from or to, on a connection of its own. Everything it raises is a `StoreError`."""
 
     place: str  # its path, or address without the password, for messages
     db: Database
 
-    def shapes(self) -> Mapping[str, Shape]:
+    def shapes(self) -> Mapping[str, TableShape]:
         """Its tables by name, without the parts of full-text indexes and of partitioned tables."""
 
     def snapshot(self, *, lock: bool) -> AbstractContextManager[None]:
@@ -85,10 +85,10 @@ class Side(Protocol):
     def change(self) -> AbstractContextManager[None]:
         """A transaction that writes."""
 
-    def rows(self, shape: Shape, after: Sequence[Any] | None = None) -> Iterator[Row]:
+    def rows(self, shape: TableShape, after: Sequence[Any] | None = None) -> Iterator[Row]:
         """Yield the rows of a table in the order of its key; `after`: only rows after the one with this key."""
 
-    def insert(self, shape: Shape, rows: Sequence[Row]) -> None:
+    def insert(self, shape: TableShape, rows: Sequence[Row]) -> None:
         """Write rows into a table."""
 
     def finish(self) -> None:
@@ -98,7 +98,7 @@ class Side(Protocol):
         """Close the connection."""
 
 
-def shared_shapes(source: Side, target: Side) -> list[Shape]:
+def shared_shapes(source: CopySide, target: CopySide) -> list[TableShape]:
     """The tables to copy, with their columns in one order for both sides.
 
     Raises: StoreError: only one side has a table or a column.
@@ -114,14 +114,14 @@ def shared_shapes(source: Side, target: Side) -> list[Shape]:
     return [sorted_shape(from_[name]) for name in sorted(from_.keys() - passed_over)]
 
 
-def sorted_shape(shape: Shape) -> Shape:
+def sorted_shape(shape: TableShape) -> TableShape:
     """Return a table with its columns in the order of the alphabet: digests of rows depend on it."""
-    return Shape(shape.name, sorted(shape.columns), shape.key)
+    return TableShape(shape.name, sorted(shape.columns), shape.key)
 
 
-def contents_of(side: Side, shapes: Sequence[Shape], *, tell: Any = lambda rows: None) -> Contents:
+def contents_of(side: CopySide, shapes: Sequence[TableShape], *, tell: Any = lambda rows: None) -> Contents:
     """Read all rows of these tables, and return their digests; `tell` is called with how many rows were read so far."""
-    tables = {shape.name: Digest() for shape in shapes}
+    tables = {shape.name: RowsDigest() for shape in shapes}
     rows = ((shape.name, row) for shape in shapes for row in side.rows(shape))
     for read, (name, row) in enumerate(rows, 1):
         tables[name].add(row)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from perdure.features.copies.shapes import Shape
+from perdure.features.copies.shapes import TableShape
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import Row
 from perdure.storage.database.sqlite_errors import store_error
@@ -29,8 +29,8 @@ def connect_unchanged(path: Path) -> sqlite3.Connection:
         raise store_error(error, path) from error
 
 
-class SqliteSide:
-    """A SQLite file as a `Side` of a copy. `new`: it is empty, and becomes a store; `unchanged`: it is only read."""
+class SqliteCopySide:
+    """A SQLite file as a `CopySide`. `new`: an empty file that becomes a store; `unchanged`: it is only read."""
 
     def __init__(self, path: Path, *, new: bool = False, unchanged: bool = False) -> None:
         self._path, self.place = path, str(path)
@@ -47,7 +47,7 @@ class SqliteSide:
         except sqlite3.Error as error:
             raise store_error(error, self._path) from error
 
-    def shapes(self) -> Mapping[str, Shape]:
+    def shapes(self) -> Mapping[str, TableShape]:
         """Return the columns and keys of all tables, without those of full-text indexes."""
         with self._errors():
             tables = self._connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
@@ -56,11 +56,11 @@ class SqliteSide:
             parts = ("sqlite_", *(f"{name}_" for name in virtual))
             return {name: self._shape(name) for name, _ in tables if name not in virtual and not name.startswith(parts)}
 
-    def _shape(self, name: str) -> Shape:
+    def _shape(self, name: str) -> TableShape:
         """Return the columns and the key of a table."""
         columns = self._connection.execute(f'PRAGMA table_info("{name}")').fetchall()
         key = sorted((row[5], row[1]) for row in columns if row[5])
-        return Shape(name, [row[1] for row in columns], [column for _, column in key])
+        return TableShape(name, [row[1] for row in columns], [column for _, column in key])
 
     @contextmanager
     def snapshot(self, *, lock: bool) -> Iterator[None]:
@@ -83,7 +83,7 @@ class SqliteSide:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
 
-    def rows(self, shape: Shape, after: Sequence[Any] | None = None) -> Iterator[Row]:
+    def rows(self, shape: TableShape, after: Sequence[Any] | None = None) -> Iterator[Row]:
         key = _names(shape.key)
         behind = "" if after is None else f" WHERE ({key}) > ({', '.join('?' * len(shape.key))})"
         sql = f'SELECT {_names(shape.columns)} FROM "{shape.name}"{behind} ORDER BY {key}'
@@ -92,7 +92,7 @@ class SqliteSide:
             while rows := cursor.fetchmany(FETCH):
                 yield from rows
 
-    def insert(self, shape: Shape, rows: Sequence[Row]) -> None:
+    def insert(self, shape: TableShape, rows: Sequence[Row]) -> None:
         values = ", ".join("?" * len(shape.columns))
         self._connection.executemany(f'INSERT INTO "{shape.name}" ({_names(shape.columns)}) VALUES ({values})', rows)
 

@@ -1,5 +1,4 @@
-"""`perdure context`: what fills the window, the request of one step, the difference of two, or the costs as a plot and
-tables."""
+"""`perdure context`: what fills the window, one request, the difference of two, and costs as plot and tables."""
 
 from __future__ import annotations
 

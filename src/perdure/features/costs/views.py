@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from perdure.cli.views.context import OPTIONAL, cells, cost, reason_text
-from perdure.cli.views.view import ByWidth, first_names, local_time, new_table, plural, short_id, visible
+from perdure.cli.views.view import WidthLayout, first_names, local_time, new_table, plural, short_id, visible
 from perdure.context.request.explain import REASONS, Explanation, RequestDiff, SegmentUse
 from perdure.core.nodes import message_handle
 from perdure.features.costs import plot
@@ -110,7 +110,7 @@ def costs_view(ledger: CostLedger) -> RenderableType:
     """The plot of the requests, what each took, the summaries, and the sums."""
     if not ledger.requests:
         return Text("no request yet")
-    parts: list[RenderableType] = [ByWidth(partial(_plot, ledger)), "", _requests(ledger)]
+    parts: list[RenderableType] = [WidthLayout(partial(_plot, ledger)), "", _requests(ledger)]
     more = len(ledger.requests) - REQUESTS_SHOWN + ledger.left_out
     if more > 0:
         parts.append(Text(f"… and {plural(more, 'earlier request')}; --json has all", style="dim"))

@@ -77,7 +77,7 @@ class AsyncExports(AsyncPart):
             for agent in chosen:
                 own = part if len(agents) == 1 else part / unused_name(safe_name(agent.name, "agent"), used)
                 own.mkdir(exist_ok=True)
-                writer = _Writer(library, agent.id, agent.name, own, lambda count, start=done: progress(start + count))  # type: ignore[misc]
+                writer = _Export(library, agent.id, agent.name, own, lambda count, start=done: progress(start + count))  # type: ignore[misc]
                 written.append(await writer.write(target / own.relative_to(part)))
                 done += written[-1].messages + written[-1].passages
             shown = [asdict(one) | {"folder": one.folder.relative_to(target).as_posix()} for one in written]
@@ -93,7 +93,7 @@ async def _all_agents(library: AsyncPerdure) -> Sequence[Any]:
     return found[::-1]
 
 
-class _Writer:
+class _Export:
     """Writes one agent to a folder."""
 
     def __init__(

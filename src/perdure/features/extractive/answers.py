@@ -48,14 +48,14 @@ class LineEdit:
 
 
 @dataclass(frozen=True, slots=True)
-class Notes:
+class BlockNotes:
     """What a text says for the block `human`: facts that are true, and facts that are no longer true."""
 
     facts: tuple[BlockFact, ...]
     ended: tuple[BlockFact, ...]
 
 
-def notes_of(text: str, *, now: datetime = ANY_TIME, before: str = "") -> Notes:
+def notes_of(text: str, *, now: datetime = ANY_TIME, before: str = "") -> BlockNotes:
     """Return the facts that a text states about its writer, in order; of two for one slot the later one. `now` is when
     it was written: what it says of the future is no fact yet. `before`: what the same person said before it, which the
     text may correct."""
@@ -90,7 +90,7 @@ def notes_of(text: str, *, now: datetime = ANY_TIME, before: str = "") -> Notes:
             facts[fact] = None
         elif fact.slot in held:
             facts[held[fact.slot]] = None
-    return Notes(tuple(facts | dict.fromkeys(held.values())), tuple(ended))
+    return BlockNotes(tuple(facts | dict.fromkeys(held.values())), tuple(ended))
 
 
 def parse_note(line: str) -> BlockFact | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from perdure.cli.views.hits import MoreHits, Searching
+from perdure.cli.views.hits import FeatureHits, SearchOptions
 from perdure.cli.views.json import fields, score_shape
 from perdure.cli.views.view import indented, line_view, local_time, new_table, short_id, visible
 from perdure.core.forgetting.origins import FactOrigin
@@ -74,7 +74,7 @@ def state_of(fact: Fact) -> str:
     return "no longer believed" if fact.expired_at is not None else fact.state
 
 
-async def search_facts(searching: Searching) -> MoreHits:
+async def search_facts(searching: SearchOptions) -> FeatureHits:
     """Return the facts for `perdure search`, beside other hits; none if it asks for tags, which facts lack."""
     hits: Hits[FactHit] | None = None
     if searching.agent is not None and not searching.tags:
@@ -86,7 +86,7 @@ async def search_facts(searching: Searching) -> MoreHits:
             since=searching.since,
             until=searching.until,
         )
-    return MoreHits(
+    return FeatureHits(
         name="facts",
         ran=None if hits is None else hits.ran,
         shapes=[fact_shape(hit) | score_shape(hit) for hit in hits or ()],

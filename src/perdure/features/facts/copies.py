@@ -12,7 +12,7 @@ from perdure.core.forgetting.redaction import NO_RELATION
 from perdure.core.ids import AgentId, EntityId, EpisodeId, FactId, Ids
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
-from perdure.domain.conversations.agent_copies import CopyPart, HeldRows
+from perdure.domain.conversations.agent_copies import CopyPart, FileRows
 from perdure.domain.conversations.copy_values import HiddenText
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.communities import Changes
@@ -52,7 +52,7 @@ def count_turns_read(tx: Tx, agent_id: AgentId, conversation_seq: int, turns: Se
     return sum(one.seq <= last_read for one in turns)
 
 
-def copy_facts(tx: Tx, agent_id: AgentId, rows: HeldRows) -> FactsCopy:
+def copy_facts(tx: Tx, agent_id: AgentId, rows: FileRows) -> FactsCopy:
     """What an agent's graph knows; its sources are given by their index among the turns and passages of the file."""
     turns, passages = [one for of_line in rows.turns.values() for one in of_line], [*rows.passages.values()]
     number = tx.archives.get(passages[0].archive_id).number if passages else 0
@@ -90,7 +90,7 @@ def copy_facts(tx: Tx, agent_id: AgentId, rows: HeldRows) -> FactsCopy:
     )
 
 
-def restore_facts(tx: Tx, agent_id: AgentId, copy: FactsCopy, rows: HeldRows, ids: Ids, at: datetime) -> Sequence[str]:
+def restore_facts(tx: Tx, agent_id: AgentId, copy: FactsCopy, rows: FileRows, ids: Ids, at: datetime) -> Sequence[str]:
     """Give a new agent the facts of a copy, with their history; return what is left out: nothing. `rows` are the turns
     and passages that the agent was given. Raises: InvalidInput: the copy contradicts itself; TooMany: a scope is too
     large."""

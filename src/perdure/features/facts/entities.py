@@ -128,8 +128,7 @@ class AsyncEntities(AsyncEpisodes):
 
 
 def _check_name(field: str, name: str) -> str:
-    """Return a name of an entity or a type, from this field, without a credential. Raises: InvalidInput: it is empty or
-    too long."""
+    """Return the name in a field, without credentials. Raises: InvalidInput: it is empty or too long."""
     check_text(field, name)
     if not name.strip():
         raise InvalidInput(f"{field} is {name!r:.80}: give a name, such as {'PERSON' if field == 'type' else 'Ada'!r}")

@@ -77,8 +77,7 @@ class AsyncEpisodes(AsyncFactViews):
         )
 
     async def delete_episodes(self, scope: Mapping[str, str]) -> Sequence[Fact]:
-        """Delete the episodes of a scope; return the facts that are retracted because nothing else supports them.
-        Raises: NotFound."""
+        """Delete a scope's episodes; return the facts retracted for lack of another source. Raises: NotFound."""
         retracted: list[Fact] = []
 
         def delete(tx: Tx) -> tuple[int, Sequence[Fact]]:

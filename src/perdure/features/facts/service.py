@@ -231,8 +231,7 @@ class AsyncFacts(AsyncEntities):
         return with_entities(tx, graph, facts)[0]
 
     async def update(self, fact_id: FactId, **changes: Unpack[FactFields]) -> FactHit:
-        """Correct a fact's `text`, `valid_at`, `invalid_at`, `rating` ...; its history stays. Raises: InvalidInput,
-        NotFound."""
+        """Correct a fact's `text`, `valid_at`, `rating` ..., and keep its history. Raises: InvalidInput, NotFound."""
         return await self.edit(fact_id, changes)
 
     @writes

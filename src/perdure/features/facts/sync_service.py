@@ -75,8 +75,7 @@ class Facts(Entities):
         )
 
     def update(self, fact_id: FactId, **changes: Unpack[FactFields]) -> FactHit:
-        """Correct a fact's `text`, `valid_at`, `invalid_at`, `rating` ...; its history stays. Raises: InvalidInput,
-        NotFound."""
+        """Correct a fact's `text`, `valid_at`, `rating` ..., and keep its history. Raises: InvalidInput, NotFound."""
         return self._portal.run(self._inner.update(fact_id, **changes))
 
     def accept(self, fact_id: FactId) -> FactHit:

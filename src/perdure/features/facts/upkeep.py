@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.core.ids import GraphId, OrgId
 from perdure.core.text.forms import name_key
-from perdure.core.vectors import CheckResult, Fault
+from perdure.core.vectors import CheckResult, IndexFault
 from perdure.features.facts.tables import Graphs
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
@@ -29,7 +29,7 @@ def check_entities(
         " AND e.merged_into IS NULL ORDER BY e.graph_id, e.seq LIMIT :limit",
         {"org_id": org_id, "id": after[0], "seq": after[1], "limit": limit},
     )
-    faults: list[Fault] = []
+    faults: list[IndexFault] = []
     for graph_id, group in groupby(rows, key=itemgetter(0)):
         entities = list(group)
         for text, count in (
@@ -37,7 +37,7 @@ def check_entities(
             ("entities not found by their names", _check_names(db, graph_id, entities, repair=repair)),
         ):
             if count:
-                faults.append(Fault("counts", graph_id, text, count, repair))
+                faults.append(IndexFault("counts", graph_id, text, count, repair))
     return CheckResult(faults, (rows[-1][0], rows[-1][1]) if len(rows) == limit else None, 0)
 
 

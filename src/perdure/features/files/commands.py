@@ -165,7 +165,7 @@ async def delete_file(
 
 
 async def _upload(
-    folder: AsyncFolder, selected: Sequence[Entry], encoding: str | None, view: Output
+    folder: AsyncFolder, selected: Sequence[UploadEntry], encoding: str | None, view: Output
 ) -> tuple[Sequence[File], Sequence[str], int]:
     """Upload the files and wait until all are read. Return the files, "name: problem" of those that failed, and how
     many were in the folder already. Raises: StoreError: the store can't take them."""
@@ -216,7 +216,7 @@ async def _wait(folder: AsyncFolder, ids: Sequence[FileId], progress: Progress) 
 
 
 def _report(
-    view: Output, files: Sequence[File], failures: Sequence[str], skipped: Sequence[Entry], existing: int
+    view: Output, files: Sequence[File], failures: Sequence[str], skipped: Sequence[UploadEntry], existing: int
 ) -> None:
     """Print how many files were read, which failed, which were skipped, and how many existed already."""
     done = [file for file in files if file.status == "completed"]
@@ -259,7 +259,7 @@ HEAD_BYTES = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class UploadEntry:
     """A file or directory to upload, its name below its folder, and why it is `skipped`; empty: it is uploaded."""
 
     path: Path
@@ -270,7 +270,7 @@ class Entry:
         return f"{self.name}: {self.skipped}"
 
 
-def select_files(paths: Sequence[Path], *, max_bytes: int) -> Iterator[Entry]:
+def select_files(paths: Sequence[Path], *, max_bytes: int) -> Iterator[UploadEntry]:
     """The files at these paths, those of a directory ordered by name; a file in `paths` itself is never skipped.
 
     Raises: InvalidInput: a path does not exist.
@@ -280,12 +280,12 @@ def select_files(paths: Sequence[Path], *, max_bytes: int) -> Iterator[Entry]:
         if expanded.is_dir():
             yield from _select_in(expanded, max_bytes)
         elif expanded.is_file():
-            yield Entry(expanded, expanded.name)
+            yield UploadEntry(expanded, expanded.name)
         else:
             raise InvalidInput(f"there is no file or directory {str(path)!r:.200}")
 
 
-def _select_in(root: Path, max_bytes: int) -> Iterator[Entry]:
+def _select_in(root: Path, max_bytes: int) -> Iterator[UploadEntry]:
     """The files of a directory and of those below it, also those to skip."""
     ignored: list[tuple[str, str]] = []  # (directory, pattern)
     for directory, folders, files in os.walk(root):
@@ -295,15 +295,15 @@ def _select_in(root: Path, max_bytes: int) -> Iterator[Entry]:
         for folder in sorted(folders):
             name = (current / folder).relative_to(root).as_posix()
             if folder in DIRECTORIES:
-                yield Entry(current / folder, f"{name}/", "not a part of the sources")
+                yield UploadEntry(current / folder, f"{name}/", "not a part of the sources")
             elif (current / folder).is_symlink() or _is_ignored(name, ignored, directory=True):
-                yield Entry(current / folder, f"{name}/", "ignored")
+                yield UploadEntry(current / folder, f"{name}/", "ignored")
             else:
                 descend.append(folder)
         folders[:] = descend
         for path in (current / file for file in sorted(files)):
             name = path.relative_to(root).as_posix()
-            yield Entry(path, name, _why_skipped(path, name, max_bytes, ignored))
+            yield UploadEntry(path, name, _why_skipped(path, name, max_bytes, ignored))
 
 
 def _why_skipped(path: Path, name: str, max_bytes: int, ignored: Sequence[tuple[str, str]]) -> str:

@@ -148,7 +148,7 @@ def find_file(tx: Tx, agent_id: AgentId, name: str) -> AgentFile:
 
 
 @dataclass(frozen=True, slots=True)
-class _Hit:
+class _LineHit:
     """A matching line of a file."""
 
     file: AgentFile
@@ -192,17 +192,17 @@ def grep(
 
 
 @dataclass(frozen=True, slots=True)
-class _Scan:
+class _FileScan:
     """The hits and how many files were searched; `timeout_path`: the file in which the time was up."""
 
-    hits: Sequence[_Hit]
+    hits: Sequence[_LineHit]
     file_count: int
     timeout_path: str = ""
 
 
-def _scan(tx: Tx, agent_id: AgentId, search: Pattern, include: re.Pattern[str] | None, *, most: int) -> _Scan:
+def _scan(tx: Tx, agent_id: AgentId, search: Pattern, include: re.Pattern[str] | None, *, most: int) -> _FileScan:
     """Find the first `most` matching lines. Raises: ToolError: the pattern takes too long in the first file."""
-    hits: list[_Hit] = []
+    hits: list[_LineHit] = []
     count = 0
     for file in _readable(tx, agent_id):
         if include is not None and not (include.fullmatch(file.path) or include.fullmatch(file.file.name)):
@@ -210,19 +210,19 @@ def _scan(tx: Tx, agent_id: AgentId, search: Pattern, include: re.Pattern[str] |
         count += 1
         try:
             for match in _matches(tx, file, search):
-                hits.append(_Hit(file, match))
+                hits.append(_LineHit(file, match))
                 if len(hits) >= most:
-                    return _Scan(hits, count)
+                    return _FileScan(hits, count)
         except PatternSlow:
             if count == 1 and not hits:
                 raise ToolError(
                     f"the pattern takes too long in {file.path}: the time limit was reached; use a simpler one"
                 ) from None
-            return _Scan(hits, count, file.path)
-    return _Scan(hits, count)
+            return _FileScan(hits, count, file.path)
+    return _FileScan(hits, count)
 
 
-def _entry(tx: Tx, hit: _Hit, context_lines: int) -> str:
+def _entry(tx: Tx, hit: _LineHit, context_lines: int) -> str:
     """Render `docs/plan.md:17`, then the line (`17> text`) and those around it (`18| text`)."""
     line = hit.match.line
     lines = read_lines(tx, hit.file.file.id, max(1, line - context_lines), line + context_lines, max_chars=200_000)

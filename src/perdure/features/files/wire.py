@@ -14,7 +14,7 @@ from perdure.features.files import values as files
 from perdure.features.files.file_service import FileState
 from perdure.features.files.units import NAME_CHARS, FolderChanges
 from perdure.features.files.views import limits_of
-from perdure.library.agents.agents import WholeAgent
+from perdure.library.agents.agents import FullAgent
 from perdure.server.wire.archives import filled_embedding_config
 from perdure.server.wire.base import ORG_ID, WireRequest, fields, nulls
 from perdure.server.wire.fields import JsonObject, keywords
@@ -63,7 +63,7 @@ def folder_shape(folder: files.Folder, embedder: Embedder | None) -> Folder:
     return Folder.make(folder, embedding_config=filled_embedding_config(embedder))
 
 
-def agent_fields(state: WholeAgent, window_tokens: int, embedder: Embedder | None) -> Object:
+def agent_fields(state: FullAgent, window_tokens: int, embedder: Embedder | None) -> Object:
     """The fields of an agent that are about folders and files."""
     limits = limits_of(state.agent, window_tokens)
     return {

@@ -188,7 +188,7 @@ def _info_view(info: CompanionInfo) -> list[RenderableType]:
     return [head, Text(f"{text}; {own}" if own else text)]
 
 
-class CompanionNews:
+class CompanionUpdates:
     """Shows each pass of a companion once. An agent without a companion costs no look into the store."""
 
     def __init__(self, view: Output) -> None:

@@ -34,11 +34,11 @@ from perdure.engine.records.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.run.accept import Accepted
 from perdure.engine.run.runner import Runner
 from perdure.features.groups.log import (
-    Finish,
+    FinishAction,
     GroupLog,
     LiveSpeech,
     LiveTurn,
-    Speak,
+    SpeakAction,
     load_group_log,
     member_of,
     next_action,
@@ -107,7 +107,7 @@ class TurnDriver:
         while True:
             log = await store.read(load_group_log, turn.group_id, turn.seq)
             action = next_action(log)
-            if isinstance(action, Finish):
+            if isinstance(action, FinishAction):
                 open_speech = await store.read(_find_open, log) if action.reason == "cancelled" else None
                 if open_speech is None:
                     await to_the_end(store.write(finish_turn, turn, action, self._ports.clock.now()))
@@ -116,7 +116,7 @@ class TurnDriver:
                 self._is_cancelled, action = True, open_speech
             await self._speak(action)
 
-    async def _speak(self, action: Speak) -> None:
+    async def _speak(self, action: SpeakAction) -> None:
         """Have agents speak at once, and append what they say to the transcript in the order of their places."""
         places = asyncio.Semaphore(self._settings.agent_sends_at_once)
         tasks = [asyncio.create_task(self._speak_at_place(one, action.seen_seq, places)) for one in action.speakers]
@@ -188,10 +188,10 @@ class TurnDriver:
             await self._runner.cancel(run.id)
 
 
-def _find_open(tx: Tx, log: GroupLog) -> Speak | None:
+def _find_open(tx: Tx, log: GroupLog) -> SpeakAction | None:
     """Return the unfinished speeches of a cancelled turn, which end before the turn does; None: there are none."""
     action = next_action(replace(log, turn=replace(log.turn, cancel_requested=False)))
-    if isinstance(action, Finish):
+    if isinstance(action, FinishAction):
         return None
     begun = tuple(speaker for speaker in action.speakers if find_run(tx, log.turn, speaker) is not None)
     return replace(action, speakers=begun) if begun else None

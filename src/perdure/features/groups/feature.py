@@ -64,7 +64,7 @@ FEATURE = Feature(
         "asked_by_run": "tools:check_asked",
         "begin_pass": "passes:begin_scheduled",
         "blocks_changed": "companions:follow_blocks",
-        "chat_news": "companion_commands:CompanionNews",
+        "chat_news": "companion_commands:CompanionUpdates",
         "companions": "companions:list_companions",
         "compacted": "worker:look_at",
         "goes_last": "worker:goes_last",

@@ -90,7 +90,7 @@ def load_messages(tx: Tx, entries: Sequence[GroupMessage]) -> Mapping[MessageId,
     return {one.id: one for agent_id, seqs in wanted.items() for one in tx.messages.list_by_seqs(agent_id, seqs)}
 
 
-class Pulse:
+class ChangeSignal:
     """Wakes all who wait at the moment when something changes."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class LiveSpeech:
     is added any more; `lost`: this process stopped following, and the run goes on."""
 
     run: Run
-    pulse: Pulse
+    pulse: ChangeSignal
     items: list[StoredEvent | Delta] = field(default_factory=list)
     ended: bool = False
     lost: bool = False
@@ -150,7 +150,7 @@ class LiveTurn:
     is slower than the agents misses no preview."""
 
     def __init__(self) -> None:
-        self.pulse = Pulse()
+        self.pulse = ChangeSignal()
         self.speeches: dict[int, LiveSpeech] = {}
 
     def open(self, place: int, run: Run) -> LiveSpeech:
@@ -180,7 +180,7 @@ CHOICES_MAX = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Speak:
+class SpeakAction:
     """The next action is that `speakers` speak, all at once. `seen_seq`: the last entry that they are shown."""
 
     speakers: tuple[Speaker, ...]
@@ -188,7 +188,7 @@ class Speak:
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class FinishAction:
     """The next action is to end the turn. `problem`: what went wrong, for the reason `error`; `causes`: its entries."""
 
     reason: GroupStopReason
@@ -196,7 +196,7 @@ class Finish:
     causes: tuple[GroupMessage, ...] = ()
 
 
-GroupAction = Speak | Finish
+GroupAction = SpeakAction | FinishAction
 
 
 def next_action(log: GroupLog) -> GroupAction:
@@ -204,11 +204,11 @@ def next_action(log: GroupLog) -> GroupAction:
     turn, plan = log.turn, log.turn.plan
     assert plan is not None
     if turn.cancel_requested:
-        return Finish("cancelled")
+        return FinishAction("cancelled")
     if turn.hops > HOPS_MAX:
-        return Finish("max_depth")
+        return FinishAction("max_depth")
     if not plan.participants:
-        return Finish("error", "the group has no agents left")
+        return FinishAction("error", "the group has no agents left")
     if plan.kind == "supervisor" and plan.manager is not None:
         action = _next_of_supervisor(log, plan, plan.manager)
     elif plan.kind == "dynamic" and plan.manager is not None:
@@ -217,22 +217,22 @@ def next_action(log: GroupLog) -> GroupAction:
         action = _answer_of_manager(log, plan.manager, 0)
     else:
         action = _next_of_round_robin(log, plan)
-    if isinstance(action, Finish):
+    if isinstance(action, FinishAction):
         if action.reason in ("end_turn", "max_turns") and _has(log.entries, "approval"):
-            return Finish("requires_approval")
+            return FinishAction("requires_approval")
         return action
     return _check_limits(log, plan, action)
 
 
-def _check_limits(log: GroupLog, plan: GroupPlan, action: Speak) -> GroupAction:
+def _check_limits(log: GroupLog, plan: GroupPlan, action: SpeakAction) -> GroupAction:
     """The action, unless the turn has used up what it may."""
     if not log.places or (plan.kind == "supervisor" and action.speakers[0].task == "speak"):
         return action  # the first speaks in any case; of those that speak at once, all do
     used = log.turn.usage.input_tokens + log.turn.usage.output_tokens
     if plan.max_tokens is not None and used >= plan.max_tokens:
-        return Finish("max_tokens")
+        return FinishAction("max_tokens")
     if plan.max_cost_usd is not None and (log.turn.cost_usd or 0) >= plan.max_cost_usd:
-        return Finish("max_cost")
+        return FinishAction("max_cost")
     return action
 
 
@@ -244,8 +244,8 @@ def _next_of_round_robin(log: GroupLog, plan: GroupPlan) -> GroupAction:
     if done >= (plan.max_turns or len(members)):
         if all(_failed(entries) for entries in log.places.values()):
             return _nobody_spoke([*log.places.values()])
-        return Finish("end_turn" if plan.max_turns is None else "max_turns")
-    return Speak(speakers=(_speaker(members[done % len(members)], done),), seen_seq=log.last_seq)
+        return FinishAction("end_turn" if plan.max_turns is None else "max_turns")
+    return SpeakAction(speakers=(_speaker(members[done % len(members)], done),), seen_seq=log.last_seq)
 
 
 def _next_of_supervisor(log: GroupLog, plan: GroupPlan, manager: GroupMember) -> GroupAction:
@@ -254,21 +254,21 @@ def _next_of_supervisor(log: GroupLog, plan: GroupPlan, manager: GroupMember) ->
     left = [place for place in range(count) if place not in log.places]
     if left:
         speakers = tuple(_speaker(plan.participants[place], place) for place in left)
-        return Speak(speakers=speakers, seen_seq=log.user_seq)
+        return SpeakAction(speakers=speakers, seen_seq=log.user_seq)
     action = _answer_of_manager(log, manager, count)
-    if isinstance(action, Finish) and action.reason == "end_turn" and count < len(plan.participants):
-        return Finish("max_turns")
+    if isinstance(action, FinishAction) and action.reason == "end_turn" and count < len(plan.participants):
+        return FinishAction("max_turns")
     return action
 
 
 def _answer_of_manager(log: GroupLog, manager: GroupMember, place: int) -> GroupAction:
     """Have the manager answer at this place; if it has, end the turn."""
     if place not in log.places:
-        return Speak(speakers=(_speaker(manager, place, "answer"),), seen_seq=log.last_seq)
+        return SpeakAction(speakers=(_speaker(manager, place, "answer"),), seen_seq=log.last_seq)
     answer = log.places[place]
     if _failed(answer) and not _has(answer, "approval"):
         return _end_with_error(answer[-1], f"{manager.name}, the manager, could not answer")
-    return Finish("end_turn")
+    return FinishAction("end_turn")
 
 
 def _next_of_dynamic(log: GroupLog, plan: GroupPlan, manager: GroupMember) -> GroupAction:
@@ -280,28 +280,28 @@ def _next_of_dynamic(log: GroupLog, plan: GroupPlan, manager: GroupMember) -> Gr
         last = entries[-1]
         if last.sender_id != manager.agent_id:
             if any(one.ends_turn for one in entries):
-                return Finish("termination_token")
+                return FinishAction("termination_token")
             asked, spoken, chosen = 0, spoken + 1, None
             failed = failed | {last.sender_id: entries} if _failed(entries) else {}
             continue
         if last.kind == "approval":
-            return Finish("requires_approval")
+            return FinishAction("requires_approval")
         if last.kind == "failure":
             return _end_with_error(last, f"{manager.name}, the manager, could not choose")
         if last.ends_turn:
-            return Finish("termination_token")
+            return FinishAction("termination_token")
         asked, chosen = asked + 1, last.chosen_id
     place = len(log.places)
     if chosen is not None:
         member = next(one for one in plan.participants if one.agent_id == chosen)
-        return Speak(speakers=(_speaker(member, place),), seen_seq=log.last_seq)
+        return SpeakAction(speakers=(_speaker(member, place),), seen_seq=log.last_seq)
     if len(failed) == len(plan.participants):
         return _nobody_spoke([*failed.values()])
     if spoken >= (plan.max_turns or DYNAMIC_TURNS):
-        return Finish("max_turns")
+        return FinishAction("max_turns")
     if asked >= CHOICES_MAX:
-        return Finish("no_speaker")
-    return Speak(speakers=(_speaker(manager, place, "choose"),), seen_seq=log.last_seq)
+        return FinishAction("no_speaker")
+    return SpeakAction(speakers=(_speaker(manager, place, "choose"),), seen_seq=log.last_seq)
 
 
 def _speaker(member: GroupMember, place: int, task: SpeakerTask = "speak") -> Speaker:
@@ -317,12 +317,12 @@ def _has(entries: Sequence[GroupMessage], kind: str) -> bool:
     return any(one.kind == kind for one in entries)
 
 
-def _end_with_error(cause: GroupMessage, problem: str) -> Finish:
-    return Finish("error", f"{problem}: {cause.text}", (cause,))
+def _end_with_error(cause: GroupMessage, problem: str) -> FinishAction:
+    return FinishAction("error", f"{problem}: {cause.text}", (cause,))
 
 
-def _nobody_spoke(places: Sequence[Sequence[GroupMessage]]) -> Finish:
+def _nobody_spoke(places: Sequence[Sequence[GroupMessage]]) -> FinishAction:
     """Return the end of a turn in which nobody could speak; the last entry of each place says why."""
     causes = tuple(entries[-1] for entries in places)
     reasons = "; ".join(dict.fromkeys(f"{one.sender_name}: {one.text:.600}" for one in causes))
-    return Finish("error", f"nobody in the group could speak: {reasons}", causes)
+    return FinishAction("error", f"nobody in the group could speak: {reasons}", causes)

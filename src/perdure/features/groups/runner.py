@@ -28,7 +28,15 @@ from perdure.engine.records.run_request import check_input
 from perdure.engine.workers.background import KeyedWorker
 from perdure.engine.workers.worker import Worker
 from perdure.features.groups.driver import TurnDriver, find_run
-from perdure.features.groups.log import Finish, GroupLog, LiveSpeech, LiveTurn, Speak, load_group_log, next_action
+from perdure.features.groups.log import (
+    FinishAction,
+    GroupLog,
+    LiveSpeech,
+    LiveTurn,
+    SpeakAction,
+    load_group_log,
+    next_action,
+)
 from perdure.features.groups.tables import Groups
 from perdure.features.groups.units import GroupRequest, accept_turn, cancel_turn, claim_turn, finish_turn
 from perdure.features.groups.values import (
@@ -240,7 +248,7 @@ class GroupRunner:
             raise
         except Exception as error:
             log.exception("turn %s of %s stopped at a defect", turn.seq, turn.group_id)
-            problem = Finish("error", f"{type(error).__name__}: {error}")
+            problem = FinishAction("error", f"{type(error).__name__}: {error}")
             try:
                 await ports.store.write(finish_turn, turn, problem, ports.clock.now())
             except (LeaseLost, NotFound):  # it was not even claimed
@@ -257,7 +265,7 @@ def _speaker_at(state: GroupLog, place: int) -> Speaker | None:
     if state.turn.plan is None:
         return None
     action = next_action(replace(state, turn=replace(state.turn, cancel_requested=False)))
-    speakers = action.speakers if isinstance(action, Speak) else ()
+    speakers = action.speakers if isinstance(action, SpeakAction) else ()
     return next((one for one in speakers if one.place == place), None)
 
 

@@ -49,7 +49,7 @@ class GroupSendOptions(TypedDict, total=False):
     max_steps: int | None
 
 
-class OneAgent(Protocol):
+class HasAgentId(Protocol):
     """An agent, as the library returns it."""
 
     @property
@@ -64,8 +64,8 @@ class AsyncGroups(AsyncPart):
         self,
         kind: GroupKind,
         *,
-        agents: Sequence[OneAgent | str],
-        manager: OneAgent | str | None = None,
+        agents: Sequence[HasAgentId | str],
+        manager: HasAgentId | str | None = None,
         **options: Unpack[GroupFields],
     ) -> AsyncGroup:
         """A new group of agents, which are given by objects, names or ids.
@@ -152,7 +152,7 @@ class AsyncGroups(AsyncPart):
         """Remove a group with its transcript; its agents stay, with what they said. Raises: NotFound."""
         await AsyncGroupById(self._app, group_id).delete()
 
-    async def _ids_of(self, agents: Sequence[OneAgent | str]) -> tuple[AgentId, ...]:
+    async def _ids_of(self, agents: Sequence[HasAgentId | str]) -> tuple[AgentId, ...]:
         """The ids of agents. Raises: NotFound."""
         resolve = AllAgents(self._app).resolve
         return tuple([(await resolve(one)).id if isinstance(one, str) else one.id for one in agents])

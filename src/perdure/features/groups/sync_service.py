@@ -9,7 +9,7 @@ from typing import Unpack
 from perdure.core.blocks import Author
 from perdure.core.ids import AgentId, BlockId, GroupId
 from perdure.features.groups.replies import GroupReply
-from perdure.features.groups.service import AsyncGroup, AsyncGroupById, AsyncGroups, GroupSendOptions, OneAgent
+from perdure.features.groups.service import AsyncGroup, AsyncGroupById, AsyncGroups, GroupSendOptions, HasAgentId
 from perdure.features.groups.units import GroupChanges, GroupFields
 from perdure.features.groups.values import Group as GroupInfo
 from perdure.features.groups.values import GroupEvent, GroupKind, GroupMessage, GroupTurn
@@ -29,8 +29,8 @@ class Groups(Part):
         self,
         kind: GroupKind,
         *,
-        agents: Sequence[OneAgent | str],
-        manager: OneAgent | str | None = None,
+        agents: Sequence[HasAgentId | str],
+        manager: HasAgentId | str | None = None,
         **options: Unpack[GroupFields],
     ) -> Group:
         """A new group of agents, which are given by objects, names or ids.

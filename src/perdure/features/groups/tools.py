@@ -84,7 +84,7 @@ class AgentMessages:
         sender = await Sender.of(self._app, context)
         if not arguments["message"].strip():
             raise ToolError("the message is empty: say something")
-        sending = _Sending(sender, arguments["message"])
+        sending = _AgentMessageCall(sender, arguments["message"])
         name = tool.spec.name
         if name == TAGS_TOOL:
             return await sending.ask_all(arguments["match_all"], arguments["match_some"])
@@ -99,7 +99,7 @@ class AgentMessages:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sending:
+class _AgentMessageCall:
     """One call of a tool that writes to agents, and its message."""
 
     sender: Sender

@@ -20,7 +20,7 @@ from perdure.engine.budget import check_agent_size, find_limit
 from perdure.engine.conversations.reset import reset_conversations
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.records.rows import decode_drafts, encode_drafts
-from perdure.features.groups.log import Finish, GroupLog, load_group_log
+from perdure.features.groups.log import FinishAction, GroupLog, load_group_log
 from perdure.features.groups.tables import GroupMessages, Groups
 from perdure.features.groups.values import (
     SLEEPTIME_KINDS,
@@ -324,14 +324,14 @@ def cancel_turn(tx: Tx, group_id: GroupId, seq: int, at: datetime) -> GroupTurn:
     return tx.of(GroupTurns).get(group_id, seq)
 
 
-def finish_turn(tx: Tx, turn: GroupTurn, action: Finish, at: datetime) -> GroupTurn:
+def finish_turn(tx: Tx, turn: GroupTurn, action: FinishAction, at: datetime) -> GroupTurn:
     """End a turn under its lease. Raises: LeaseLost."""
     tx.of(Groups).lock(turn.group_id)
     failure = Failure(kind=_failure_kind(tx, action), message=action.problem) if action.problem else None
     return tx.of(GroupTurns).end(tx.of(GroupTurns).keep_lease(turn), action.reason, failure=failure, at=at)
 
 
-def _failure_kind(tx: Tx, action: Finish) -> str:
+def _failure_kind(tx: Tx, action: FinishAction) -> str:
     """The kind of failure of all causes of an end, as if an agent alone had failed; `group_error`: several kinds."""
     kinds = set[str]()
     for cause in action.causes:

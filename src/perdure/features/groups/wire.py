@@ -19,7 +19,7 @@ from perdure.features.groups.companion_service import CompanionInfo, PassEdit, P
 from perdure.features.groups.replies import GroupReply, SpeakerReply
 from perdure.features.groups.service import entry_id, is_deleted
 from perdure.features.groups.units import PARTICIPANTS_MAX, GroupChanges, NewGroup
-from perdure.library.agents.agents import CompanionKind, WholeAgent
+from perdure.library.agents.agents import CompanionKind, FullAgent
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.base import WireRequest, nulls
@@ -263,7 +263,7 @@ def _notice(entry: core.GroupMessage) -> str:
     return f"{entry.sender_name} failed: {entry.text}"
 
 
-def agent_fields(state: WholeAgent, window_tokens: int, embedder: Embedder | None) -> Mapping[str, Any]:
+def agent_fields(state: FullAgent, window_tokens: int, embedder: Embedder | None) -> Mapping[str, Any]:
     """The fields of an agent's shape about the group that it manages."""
     group = state.of_features.get("group")
     if group is None:

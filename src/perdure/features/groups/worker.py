@@ -35,7 +35,7 @@ from perdure.core.tasks import end_tasks
 from perdure.domain.agents.profile import PASSES
 from perdure.engine.log.run_log import RunLog
 from perdure.engine.ports import Ports, as_requested, in_effect
-from perdure.engine.reading import AGAIN_MAX, Reading, ReadingChanged
+from perdure.engine.reading import AGAIN_MAX, ModelInput, ModelInputChanged
 from perdure.engine.records.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.workers.background import KeyedWorker
 from perdure.engine.workers.worker import Worker
@@ -112,8 +112,7 @@ class Companions:
             self.look(conversation_key[0])
 
     async def _look(self) -> None:
-        """Begin the passes that are due: at the first look those of all agents, later those that other processes left.
-        Raises: StoreError."""
+        """Begin the due passes: first those of all agents, later those left by other processes. Raises: StoreError."""
         store, until = self._ports.store, None
         if self._is_first_look:
             for group in await store.read(list_companion_groups, limit=LEFT_MAX):
@@ -129,7 +128,7 @@ class Companions:
     async def _work(self, agent_id: AgentId) -> None:
         """Carry out the passes that are due for an agent, one after the other, until none is or one fails.
 
-        Raises: NotFound, StoreError; PutBack: this process begins none any more.
+        Raises: NotFound, StoreError; CallPostponed: this process begins none any more.
         """
         while (pass_ := await self._begin(agent_id)) is not None:
             ended = await asyncio.shield(self._start(pass_))
@@ -139,9 +138,9 @@ class Companions:
 
     async def _begin(self, agent_id: AgentId) -> Pass | None:
         """Begin the pass that is due once the process is idle, or return the one under way; None: none is due. Raises:
-        NotFound, StoreError; PutBack: this process begins none any more.
+        NotFound, StoreError; CallPostponed: this process begins none any more.
 
-        Raises: NotFound, StoreError; PutBack: this process begins none any more.
+        Raises: NotFound, StoreError; CallPostponed: this process begins none any more.
         """
         ports, store = self._ports, self._ports.store
         if (model := await store.read(self._due_model, agent_id)) is None:
@@ -223,12 +222,12 @@ class Companions:
     async def _accept_unchanged(self, pass_: Pass) -> Run:
         """Accept the run of a pass, again if its messages change meanwhile. Raises: as `Runner.accept`; Conflict."""
         for _ in range(AGAIN_MAX):
-            with contextlib.suppress(ReadingChanged):
+            with contextlib.suppress(ModelInputChanged):
                 return await self._accept(pass_)
         raise Conflict(f"the messages of pass {pass_.number} have changed {AGAIN_MAX} times meanwhile")
 
     async def _accept(self, pass_: Pass) -> Run:
-        """Accept the run of a pass. Raises: as `Runner.accept`; ReadingChanged: a message changed after it was read."""
+        """Accept the run of a pass. Raises: as `Runner.accept`; ModelInputChanged: a message has changed meanwhile."""
         ports, limits = self._ports, self._limits
         group = await ports.store.read(find_companion, pass_.agent_id)
         if group is None:
@@ -237,7 +236,7 @@ class Companions:
         tokens = limits.tokens_of(group)
         budget = int(INPUT_SHARE * min(tokens, ports.inputs().window(companion)[0]))
         messages = await ports.store.read(messages_of_pass, pass_)
-        reading = Reading(messages, partial(_load_again, pass_=pass_))
+        reading = ModelInput(messages, partial(_load_again, pass_=pass_))
         read = await ports.store.read(read_pass, pass_, messages, counter=ports.counter, budget_tokens=budget)
         pass_ = await ports.store.write(narrow_pass, pass_, read)
         sources = await ports.store.read(pass_sources, pass_)

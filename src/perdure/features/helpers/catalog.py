@@ -13,7 +13,7 @@ from perdure.core.messages import SEND_MESSAGE
 from perdure.core.text.forms import match_form, name_form
 from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, tool_writes_memory
 from perdure.features.helpers.claude_code import MEMORY_SCOPES, field_notes, preload_skills
-from perdure.features.plugins.definitions import Defined, Definition, Definitions
+from perdure.features.plugins.definitions import Definition, Definitions, UsableDefinition
 from perdure.features.plugins.layers import find_definitions, no_definitions, project_of, settings_of
 from perdure.features.plugins.policy import load_policy
 from perdure.features.plugins.tool_names import UNUSED_TOOLS, names_elsewhere, resolve_forbidden, resolve_tools
@@ -56,7 +56,7 @@ class HelperUnknown(ToolError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Helper(Defined):
+class Helper(UsableDefinition):
     """A helper that one agent may call.
 
     Args:

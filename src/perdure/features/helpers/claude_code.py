@@ -1,5 +1,4 @@
-"""What definitions of Claude Code say that is otherwise here, so that an existing folder works and nothing that is not
-honoured stays unsaid."""
+"""The parts of Claude Code's definitions that work differently here, with the warnings about them."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from perdure.app import App
 from perdure.core.errors import NoReply, NotFound, ReplyTimeout, ToolError
 from perdure.core.ids import RunId
-from perdure.core.incoming.principals import Used
+from perdure.core.incoming.principals import PeriodUsage
 from perdure.core.messages import Text
 from perdure.core.ports import CallContext
 from perdure.core.runs import Run, RunOptions
@@ -134,11 +134,10 @@ class _Call:
 
 
 def _options(tx: Tx, caller: Caller, helper: Helper, choice: ModelChoice, inputs: UnitInputs) -> RunOptions:
-    """Return the options of a helper's run: its model and the limits left to its caller. Raises: ToolError: none
-    are."""
+    """Return the run options of a helper: its model and its caller's remaining limits. Raises: ToolError: used up."""
     of_caller = caller.run.options
     limited = of_caller.max_tokens is not None or of_caller.max_cost_usd is not None
-    used = used_by(tx, caller.run, tx.steps.list_by_run(caller.run.key), inputs) if limited else Used()
+    used = used_by(tx, caller.run, tx.steps.list_by_run(caller.run.key), inputs) if limited else PeriodUsage()
     if used.tokens >= (of_caller.max_tokens or math.inf) or used.cost >= (of_caller.max_cost_usd or math.inf):
         raise ToolError("the tokens or dollars that you and your helpers may use in this run are used up")
     tools = helper.tools if helper.memory == "agent" else None  # an agent of its own has no others
@@ -169,8 +168,7 @@ def _sources_of(tx: Tx, run: Run) -> tuple[Source, ...]:
 
 
 def _outcome(tx: Tx, run: Run, name: str, text: str) -> ToolOutcome:
-    """Return the result of a helper's run: its last words, else `text`, with the handle to its log; and with what is in
-    its context from outside."""
+    """Return a helper's result: its last words, else `text`, its log's handle, and its outside sources."""
     run = tx.runs.get(run.id, hidden=True)
     spoken = [row.text for row in tx.messages.list_by_run(run) if row.role == "assistant" and row.text.strip()]
     text = clip_reply(spoken[-1] if spoken else text, run.id)

@@ -93,8 +93,7 @@ class AsyncImports(AsyncPart):
 
     @reads
     def unreviewed_tools(self, tx: Tx, agent_id: AgentId | None = None) -> Sequence[UnreviewedTool]:
-        """The tools of servers whose code nobody has reviewed, so that no agent can use them; with `agent_id` those
-        that this agent gets then."""
+        """List the imported tools that no agent may use before a review; with `agent_id` those meant for it."""
         return list_unreviewed(tx, agent_id)
 
     @writes

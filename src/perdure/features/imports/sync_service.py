@@ -85,8 +85,7 @@ class Imports(Part):
         return self._portal.run(self._inner.run_server(url, key=key, progress=progress))
 
     def unreviewed_tools(self, agent_id: AgentId | None = None) -> Sequence[UnreviewedTool]:
-        """The tools of servers whose code nobody has reviewed, so that no agent can use them; with `agent_id` those
-        that this agent gets then."""
+        """List the imported tools that no agent may use before a review; with `agent_id` those meant for it."""
         return self._portal.run(self._inner.unreviewed_tools(agent_id))
 
     def approve_tool(self, name: str) -> UnreviewedTool:

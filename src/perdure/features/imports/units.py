@@ -41,7 +41,7 @@ PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ImportState:
     """The state of a source's conversation here: `done` (complete) or `deleted` by a person; how many messages are
     `new`, or `withdrawn` (imported, but gone from the source). `messages`: the source's, with their ids here.
     `renamed`: it has a new title at the source, and still the imported one here."""
@@ -87,8 +87,7 @@ def former_agents(tx: Tx, agent_id: AgentId) -> Sequence[Sequence[AgentId]]:
 
 
 def _ways(tx: Tx, agent_id: AgentId) -> Sequence[tuple[AgentId, ...]]:
-    """Return the chains of agents through which an item may have come here, oldest first; the shortest is this
-    agent."""
+    """Return the chains of agents by which an item may have come here, oldest first; the shortest is this agent."""
     chains = former_agents(tx, agent_id)
     moved = [(*reversed(chain[:count]), agent_id) for chain in chains for count in range(1, len(chain) + 1)]
     return [*dict.fromkeys([(agent_id,), *moved])]
@@ -161,7 +160,7 @@ def put_conversation(
     inputs: UnitInputs,
     *,
     dry: bool,
-) -> Standing:
+) -> ImportState:
     """Create the conversation if it is new, and hide messages that its source no longer has; with `dry` only look.
     Return its state. Raises: ConversationBusy."""
     if not dry:
@@ -172,23 +171,23 @@ def put_conversation(
     if digest is None:
         if not dry:
             _make_conversation(tx, agent_id, conversation_id, found, inputs)
-        return Standing("new", len({*ids} - tx.messages.find_existing(ids)), 0, found.messages)
+        return ImportState("new", len({*ids} - tx.messages.find_existing(ids)), 0, found.messages)
     try:
         conversation = tx.conversations.get(conversation_id)
     except NotFound:
-        return Standing("deleted")
+        return ImportState("deleted")
     renamed = _rename(tx, conversation, found, inputs, dry=dry)
     if digest == hash_of(*ids) and (
         not found.is_whole or noted.get(SAID + conversation_id) == _digest_of(found.messages)
     ):
-        return Standing("done", messages=found.messages, renamed=renamed)
+        return ImportState("done", messages=found.messages, renamed=renamed)
     messages, left = _compare(tx, conversation, found, source)
     if left and not dry:
         if (busy := tx.runs.find_active(agent_id, conversation.seq)) is not None:
             raise ConversationBusy(busy.id)
         _withdraw(tx, agent_id, left, inputs)
     ids = message_ids(agent_id, conversation_id, messages)
-    return Standing("open", len({*ids} - tx.messages.find_existing(ids)), len(left), messages, renamed)
+    return ImportState("open", len({*ids} - tx.messages.find_existing(ids)), len(left), messages, renamed)
 
 
 def _rename(tx: Tx, conversation: Conversation, found: SourceConversation, inputs: UnitInputs, *, dry: bool) -> bool:

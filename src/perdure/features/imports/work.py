@@ -36,7 +36,7 @@ from perdure.features.imports.sources import reader_of
 from perdure.features.imports.sources.files import SourceFiles
 from perdure.features.imports.sources.items import (
     ImportSource,
-    LeftOut,
+    Omission,
     SourceAgent,
     SourceConversation,
     SourceItem,
@@ -95,8 +95,7 @@ class ImportWork:
         self.report = ImportReport(source=source)
 
     async def run(self, place: Place, label: str) -> ImportReport:
-        """Import all that the source holds; `label`: its name in errors. Raises: InvalidInput, StoreError: the rest
-        stays."""
+        """Import the whole source, called `label` in errors. Raises: InvalidInput, StoreError: the rest is kept."""
         label = label or (Path(place).name if isinstance(place, (str, Path)) else "the file")
         if not self._dry:
             await self._drop_unfinished()
@@ -116,7 +115,7 @@ class ImportWork:
     async def _take(self, item: SourceItem) -> None:
         """Import one item of the source, or count it as left out."""
         match item:
-            case LeftOut():
+            case Omission():
                 self.report.leave_out(item.why, item.count)
             case SourceAgent():
                 await self._agent(item)
@@ -203,9 +202,9 @@ class ImportWork:
         is_next = (found.agent, found.id) in self._seen  # its lines may stand between those of others
         found = replace(found, messages=await self._fitting(agent_id, found))
         if not agent_id:
-            standing = units.Standing("new", len(found.messages))
+            standing = units.ImportState("new", len(found.messages))
         elif await self._store.read(units.is_own, agent_id, found.id):
-            standing = units.Standing("done")
+            standing = units.ImportState("done")
         else:
             standing = await self._take_conversation(agent_id, found)
         if standing.state == "deleted":
@@ -220,7 +219,7 @@ class ImportWork:
         report.changed += standing.renamed
         self._progress(report.total)
 
-    async def _take_conversation(self, agent_id: AgentId, found: SourceConversation) -> units.Standing:
+    async def _take_conversation(self, agent_id: AgentId, found: SourceConversation) -> units.ImportState:
         """Return how a conversation stood, after storing what of it was not here."""
         if found.is_first:
             conversation_id = await self._store.read(lambda tx: tx.conversations.get_by_seq(agent_id, 0).id)
@@ -242,7 +241,7 @@ class ImportWork:
             await self._store.write(finish, messages=found.messages, inputs=self._app.ports.inputs())
         except (ConversationBusy, ApprovalPending):
             self.report.leave_out(BUSY)
-            return units.Standing(standing.state)
+            return units.ImportState(standing.state)
         return replace(standing, new=imported)
 
     async def _store_messages(

@@ -13,7 +13,7 @@ from perdure.core.errors import ExtraMissing, InvalidInput, ModelRequestRefused,
 from perdure.core.models import ModelTraits
 from perdure.core.tasks import end_tasks
 from perdure.features.local.catalogue import LocalModel, catalogue, read_head
-from perdure.providers.choosing import Choice
+from perdure.providers.choosing import DefaultModel
 from perdure.providers.provider import Endpoint
 from perdure.settings import Settings, default_home
 
@@ -161,13 +161,13 @@ class LocalModels:
         """Return the names of the models whose files are here."""
         return tuple(self.files())
 
-    def choice(self) -> Choice | None:
+    def choice(self) -> DefaultModel | None:
         """Return the model for agents without one: one a person chose, else the first installed; or None."""
         if name := self.default:
             source = "from PERDURE_LOCAL_MODEL" if self.setting else "chosen by `perdure model use`"
-            return Choice(f"{PROVIDER}/{name}", source, is_setting=True)
+            return DefaultModel(f"{PROVIDER}/{name}", source, is_setting=True)
         names = self.names()
-        return Choice(f"{PROVIDER}/{names[0]}", "it is on this machine") if names and not self.missing() else None
+        return DefaultModel(f"{PROVIDER}/{names[0]}", "it is on this machine") if names and not self.missing() else None
 
     def what_helps(self, name: str) -> str:
         """Return what makes a model available, as a sentence; empty: it is available."""

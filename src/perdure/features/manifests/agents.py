@@ -19,7 +19,7 @@ from perdure.features.manifests.things import (
     describe_block,
     new_block,
 )
-from perdure.features.manifests.values import Thing, flatten, path_of
+from perdure.features.manifests.values import ManifestObject, flatten, path_of
 from perdure.features.manifests.work import ApplyWork, Kind, only_id
 from perdure.features.mcp.tables import Servers
 from perdure.storage.tx import Tx
@@ -31,7 +31,7 @@ _SAME_NAME = 10
 class AgentKind(Kind):
     """Agents."""
 
-    def find(self, work: ApplyWork, thing: Thing) -> str | None:
+    def find(self, work: ApplyWork, thing: ManifestObject) -> str | None:
         """Return the id of the agent with the file's id or name, active ones first."""
         if (id_ := super().find(work, thing)) is not None:
             return id_
@@ -42,7 +42,7 @@ class AgentKind(Kind):
         """Return the fields of an agent, as a manifest has them."""
         return describe_agent(work, work.tx.agents.get(AgentId(id_)))
 
-    def create(self, work: ApplyWork, thing: Thing) -> str:
+    def create(self, work: ApplyWork, thing: ManifestObject) -> str:
         """Create the agent that a manifest describes; return its id."""
         fields = thing.fields
         agent_type = fields.get("agent_type", DEFAULT_AGENT_TYPE)
@@ -59,7 +59,7 @@ class AgentKind(Kind):
         agent = create_agent(work.tx, new, ids=work.ports.ids, author=work.author, at=work.inputs.now)
         return self.change(work, agent.id, thing, {*flatten(fields)} - {"model"})
 
-    def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
+    def change(self, work: ApplyWork, id_: str, thing: ManifestObject, changed: set[str]) -> str:
         """Give the agent the changed fields of the manifest; return its id."""
         agent_id, fields = AgentId(id_), thing.fields
         check_forgotten(work.tx, agent_id, thing)
@@ -87,7 +87,7 @@ class AgentKind(Kind):
             changes: Any = {name: one for name, one in fields.items() if path_of("blocks", label, name) in changed}
             update_block(work.tx, block.id, changes, **own)
 
-    def _give(self, work: ApplyWork, agent_id: AgentId, thing: Thing) -> None:
+    def _give(self, work: ApplyWork, agent_id: AgentId, thing: ManifestObject) -> None:
         """Give an agent its archives and its companion."""
         attach_archives(work, agent_id, thing)
         kind = thing.fields.get("companion")
@@ -157,7 +157,7 @@ def _companion_of(tx: Tx, agent_id: AgentId) -> Any:
     return False if group is None else kind_of_companion(tx.agents.get(group.agent_ids[0]))
 
 
-def _tools(work: ApplyWork, thing: Thing) -> Sequence[str]:
+def _tools(work: ApplyWork, thing: ManifestObject) -> Sequence[str]:
     """The names of an agent's tools; those of unread MCP servers wait. Raises: InvalidInput: a name has no tool."""
     names: Sequence[str] = thing.fields.get("tools", ())
     there = work.tx.tools.find_named(names)

@@ -138,8 +138,7 @@ class _Reader:
     def _read_fields(
         self, found: dict[str, Any], node: Any, schema: Mapping[str, Any], what: str, path: tuple[str, ...], depth: int
     ) -> None:
-        """Read an object's fields into `found`. Raises: InvalidInput: as `read`; a key is double, no text, or
-        missing."""
+        """Read an object's fields into `found`. Raises: InvalidInput: as `read`; a duplicate, missing or odd key."""
         known, more = schema.get("properties", {}), schema.get("additionalProperties", {})
         for key_node, value_node in node.value:
             place, key = self._place(key_node), key_node.value

@@ -10,11 +10,11 @@ from perdure.core.text.zones import zone
 from perdure.engine.budget import check_agent_size
 from perdure.features.groups.tables import Groups
 from perdure.features.groups.units import create_group, update_group
-from perdure.features.manifests.values import Thing
+from perdure.features.manifests.values import ManifestObject
 from perdure.features.manifests.work import ApplyWork, Kind
 from perdure.features.schedules.tables import Schedules
 from perdure.features.schedules.units import NewSchedule, create_schedule, resume_schedule, timing_of
-from perdure.features.schedules.values import Schedule, ScheduledMessage, Timing, parse_interval
+from perdure.features.schedules.values import Schedule, ScheduledMessage, ScheduleTiming, parse_interval
 from perdure.features.schedules.worker import check_schedule
 
 _LIMITS = ("description", "max_turns", "max_tokens", "max_cost_usd", "termination_token")
@@ -35,11 +35,11 @@ class GroupKind(Kind):
         found["shared_blocks"] = [work.name_of("blocks", one, one) for one in group.shared_block_ids]
         return found
 
-    def create(self, work: ApplyWork, thing: Thing) -> str:
+    def create(self, work: ApplyWork, thing: ManifestObject) -> str:
         new: Any = {"kind": thing.fields.get("kind", "round_robin"), **self._fields(work, thing)}
         return create_group(work.tx, new, ids=work.ports.ids, at=work.inputs.now).id
 
-    def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
+    def change(self, work: ApplyWork, id_: str, thing: ManifestObject, changed: set[str]) -> str:
         """Change the group, or replace it by another one of the new kind; return its id."""
         if "kind" in changed:  # a group of another kind is another group
             self.remove(work, id_)
@@ -49,7 +49,7 @@ class GroupKind(Kind):
         work.touch(*work.tx.of(Groups).get(id_).members)
         return id_
 
-    def _fields(self, work: ApplyWork, thing: Thing) -> dict[str, Any]:
+    def _fields(self, work: ApplyWork, thing: ManifestObject) -> dict[str, Any]:
         """The fields of a group as units take them. Raises: InvalidInput: there is no such agent or block."""
         found: dict[str, Any] = {name: thing.fields[name] for name in _LIMITS if name in thing.fields}
         if "agents" in thing.fields:
@@ -75,7 +75,7 @@ class GroupKind(Kind):
 class ScheduleKind(Kind):
     """Schedules of agents. One that changes is cancelled, and made anew."""
 
-    def find(self, work: ApplyWork, thing: Thing) -> str | None:
+    def find(self, work: ApplyWork, thing: ManifestObject) -> str | None:
         """Return the id of the agent's schedule of this name."""
         if (id_ := super().find(work, thing)) is not None:
             return id_
@@ -87,7 +87,7 @@ class ScheduleKind(Kind):
         schedule = work.tx.of(Schedules).get(ScheduleId(id_))
         return {"agent": work.agent_name(schedule.agent_id), **describe_schedule(schedule)}
 
-    def create(self, work: ApplyWork, thing: Thing) -> str:
+    def create(self, work: ApplyWork, thing: ManifestObject) -> str:
         """Create the schedule that a manifest describes; return its id."""
         fields, tx, at = thing.fields, work.tx, work.inputs.now
         agent_id = work.agent(thing, "agent", fields["agent"])
@@ -98,7 +98,7 @@ class ScheduleKind(Kind):
         new = _new_schedule(fields, name=thing.name, messages=messages, max_steps=fields.get("max_steps"))
         return create_schedule(tx, work.new_id("schedule"), agent_id, new, made_by="user", at=at).id
 
-    def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
+    def change(self, work: ApplyWork, id_: str, thing: ManifestObject, changed: set[str]) -> str:
         """Times and intervals may be written otherwise than `describe` writes them: then nothing changes."""
         before, fields = self.describe(work, id_), thing.fields
         timing = timing_of(_new_schedule(fields), before["timezone"], now=work.inputs.now)
@@ -129,7 +129,7 @@ def describe_schedule(schedule: Schedule) -> dict[str, Any]:
     return found | {"message": "\n".join(texts), "role": schedule.messages[0].role}
 
 
-def _describe_timing(timing: Timing) -> dict[str, Any]:
+def _describe_timing(timing: ScheduleTiming) -> dict[str, Any]:
     """When a schedule is due, as a file has it."""
     found: dict[str, Any] = {name: getattr(timing, name) for name in ("timezone", *_COUNTS)}
     for name in ("at", "ends_at"):

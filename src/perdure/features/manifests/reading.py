@@ -10,7 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from perdure.core.errors import InvalidInput
 from perdure.features.manifests.documents import YamlDocument, read_documents
 from perdure.features.manifests.files import join_path
-from perdure.features.manifests.values import DEFAULT_NAME, KINDS, FileLine, FileSet, Thing, path_of
+from perdure.features.manifests.values import DEFAULT_NAME, KINDS, FileLine, FileSet, ManifestObject, path_of
 
 THINGS_MAX = 500
 """The most things of a set: other writers wait while it is applied."""
@@ -19,7 +19,7 @@ _TIMES = ("at", "every", "cron")
 
 def read_manifest(read: Callable[[str], str], names: Sequence[str]) -> FileSet:
     """Return what these YAML files describe together; `read` returns a file's text. Raises: InvalidInput, with line."""
-    found: dict[tuple[str, str], Thing] = {}
+    found: dict[tuple[str, str], ManifestObject] = {}
     name: tuple[str, FileLine] | None = None
     for file in names:
         for document in read_documents(read(file), file):
@@ -41,7 +41,7 @@ def read_manifest(read: Callable[[str], str], names: Sequence[str]) -> FileSet:
             f"the files describe {len(found):,} things, the limit is {THINGS_MAX:,}: give parts a `name`"
         )
     things = sorted(found.values(), key=lambda one: [*KINDS].index(one.kind))
-    ids = dict[tuple[str, str], Thing]()
+    ids = dict[tuple[str, str], ManifestObject]()
     for thing in things:
         for block in thing.fields.get("shared_blocks", ()):
             if ("blocks", block) not in found:
@@ -51,7 +51,7 @@ def read_manifest(read: Callable[[str], str], names: Sequence[str]) -> FileSet:
     return FileSet(name=DEFAULT_NAME if name is None else name[0], things=_with_members(things))
 
 
-def _things_of(document: YamlDocument) -> Iterator[Thing]:
+def _things_of(document: YamlDocument) -> Iterator[ManifestObject]:
     """Yield the things that a document describes."""
     places: dict[Sequence[str], dict[str, FileLine]] = defaultdict(dict)
     for path, place in document.places.items():
@@ -59,10 +59,10 @@ def _things_of(document: YamlDocument) -> Iterator[Thing]:
             places[path[:2]][path_of(*path[2:])] = place
     for kind in KINDS:
         for name, fields in document.value.get(kind, {}).items():
-            yield Thing(kind=kind, name=name, fields=fields, places=places[kind, name])
+            yield ManifestObject(kind=kind, name=name, fields=fields, places=places[kind, name])
 
 
-def _check_thing(thing: Thing) -> None:
+def _check_thing(thing: ManifestObject) -> None:
     """Check that the fields of a thing fit together. Raises: InvalidInput."""
     fields = thing.fields
     for path, block in [("", fields)] * (thing.kind == "blocks") + [
@@ -82,7 +82,7 @@ def _check_thing(thing: Thing) -> None:
         raise InvalidInput(f"{thing.place()}: an MCP server is a url or a command: give one of the two")
 
 
-def _with_source(thing: Thing, read: Callable[[str], str]) -> Thing:
+def _with_source(thing: ManifestObject, read: Callable[[str], str]) -> ManifestObject:
     """Return a tool with the text of its file as its source. Raises: InvalidInput: there is none, or it is outside."""
     fields = dict(thing.fields)
     if ("file" in fields) == ("source" in fields):
@@ -100,9 +100,8 @@ def _with_source(thing: Thing, read: Callable[[str], str]) -> Thing:
     return replace(thing, fields=fields, places={"source": thing.place("file"), **thing.places})
 
 
-def _with_members(things: Sequence[Thing]) -> Sequence[Thing]:
-    """Return the things, with nested groups' agents filled in. Raises: InvalidInput: a group misses, or is in
-    itself."""
+def _with_members(things: Sequence[ManifestObject]) -> Sequence[ManifestObject]:
+    """Return the objects, with agents of nested groups added. Raises: InvalidInput: a group is missing or circular."""
     groups = {one.name: one for one in things if one.kind == "groups"}
     parts: dict[str, Sequence[str]] = {name: one.fields.get("groups", ()) for name, one in groups.items()}
     for group, name in ((group, name) for group, names in parts.items() for name in names):

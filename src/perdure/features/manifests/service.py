@@ -16,7 +16,7 @@ from perdure.domain.agents.options import CONTEXT_ENGINE
 from perdure.features.manifests.files import Files, open_files
 from perdure.features.manifests.reading import read_manifest
 from perdure.features.manifests.schema import manifest_schema
-from perdure.features.manifests.units import TakenBack, apply_manifest
+from perdure.features.manifests.units import PlanRolledBack, apply_manifest
 from perdure.features.manifests.values import FileSet, Plan
 from perdure.features.manifests.work import ApplyWork
 from perdure.features.manifests.writing import agent_document, write_yaml
@@ -86,7 +86,7 @@ class AsyncManifests(AsyncPart):
             work = ApplyWork(tx=tx, ports=self._ports, inputs=inputs, author=by, default_model=default, private=private)
             plan = apply_manifest(work, manifest, prune=prune)
             if dry:
-                raise TakenBack(plan)
+                raise PlanRolledBack(plan)
             if expected is not None and plan.digest != (expected if isinstance(expected, str) else expected.digest):
                 raise Conflict("something has changed since the plan was made: nothing was applied; look at it again")
             work.finish()
@@ -94,7 +94,7 @@ class AsyncManifests(AsyncPart):
 
         try:
             return await self._store.write(lambda tx: context.copy().run(unit, tx))
-        except TakenBack as end:
+        except PlanRolledBack as end:
             return end.plan
 
     async def _check(self, manifest: FileSet, *, dry: bool) -> str:

@@ -14,7 +14,7 @@ from perdure.domain.archives.units import attach_archive, create_archive, update
 from perdure.domain.blocks.units import BLOCKS_CHANGED, NewBlock, create_block, update_block
 from perdure.domain.conversations.agent_copies import forgotten_texts
 from perdure.domain.tools.units import NewTool, create_tool, delete_tool, update_tool
-from perdure.features.manifests.values import Thing
+from perdure.features.manifests.values import ManifestObject
 from perdure.features.manifests.work import ApplyWork, Kind, only_id
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.units import build_server, change_server, register_server, remove_server_rows
@@ -48,7 +48,7 @@ def changed_fields(fields: Any, changed: set[str]) -> dict[str, Any]:
 class ToolKind(Kind):
     """Tools of Python."""
 
-    def find(self, work: ApplyWork, thing: Thing) -> str | None:
+    def find(self, work: ApplyWork, thing: ManifestObject) -> str | None:
         """Return the id of the custom tool of this name."""
         tool = work.tx.tools.find_by_name(thing.name)
         return None if tool is None or tool.spec.kind != "custom" else tool.id
@@ -64,11 +64,11 @@ class ToolKind(Kind):
         lists = {"requirements": [*code.requirements], "network": [*code.network], "tags": [*tool.tags]}
         return found | lists | {"environment": code.visible_environment, "metadata": dict(tool.metadata)}
 
-    def create(self, work: ApplyWork, thing: Thing) -> str:
+    def create(self, work: ApplyWork, thing: ManifestObject) -> str:
         new = NewTool(name=thing.name, **thing.fields)
         return create_tool(work.tx, new, work.new_id("tool"), cipher=work.ports.cipher, at=work.inputs.now).id
 
-    def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
+    def change(self, work: ApplyWork, id_: str, thing: ManifestObject, changed: set[str]) -> str:
         """Update the changed fields of a tool; a new source also brings name and description."""
         changes: Any = changed_fields(thing.fields, changed)
         if "source" in changes:  # it brings a description and a name, unless they are given
@@ -88,11 +88,11 @@ class BlockKind(Kind):
     def describe(self, work: ApplyWork, id_: str) -> dict[str, Any]:
         return describe_block(work.tx.blocks.get(BlockId(id_)))
 
-    def create(self, work: ApplyWork, thing: Thing) -> str:
+    def create(self, work: ApplyWork, thing: ManifestObject) -> str:
         new = new_block(thing.fields, thing.name)
         return create_block(work.tx, work.new_id("block"), new, author=work.author, at=work.inputs.now).id
 
-    def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
+    def change(self, work: ApplyWork, id_: str, thing: ManifestObject, changed: set[str]) -> str:
         """Update the changed fields of a block, unless its agents have forgotten a text in them."""
         for agent_id in work.tx.owners.list_agents("blocks", id_):
             check_forgotten(work.tx, agent_id, thing)
@@ -114,7 +114,7 @@ class BlockKind(Kind):
 class ArchiveKind(Kind):
     """Archives."""
 
-    def find(self, work: ApplyWork, thing: Thing) -> str | None:
+    def find(self, work: ApplyWork, thing: ManifestObject) -> str | None:
         """Return the id of the file's archive, by its id or name."""
         return super().find(work, thing) or find_archive(work, thing.name)
 
@@ -123,14 +123,14 @@ class ArchiveKind(Kind):
         archive = work.tx.archives.get(ArchiveId(id_))
         return {"description": archive.description, "metadata": dict(archive.metadata)}
 
-    def create(self, work: ApplyWork, thing: Thing) -> str:
+    def create(self, work: ApplyWork, thing: ManifestObject) -> str:
         fields: Any = {"name": thing.name, **changed_fields(thing.fields, {"description", "metadata"})}
         archive = create_archive(work.tx, work.new_id("archive"), fields, at=work.inputs.now)
         for text in thing.fields.get("seed", ()):
             insert_passage(work.tx, archive.id, NewPassage(text=text), ids=work.ports.ids, at=work.inputs.now)
         return archive.id
 
-    def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
+    def change(self, work: ApplyWork, id_: str, thing: ManifestObject, changed: set[str]) -> str:
         """Update the changed fields of an archive."""
         changes: Any = changed_fields(thing.fields, changed)
         update_archive(work.tx, ArchiveId(id_), changes, at=work.inputs.now)
@@ -146,7 +146,7 @@ class ArchiveKind(Kind):
 class McpServerKind(Kind):
     """MCP servers. None is asked for its tools here."""
 
-    def find(self, work: ApplyWork, thing: Thing) -> str | None:
+    def find(self, work: ApplyWork, thing: ManifestObject) -> str | None:
         """Return the id of the server of this name."""
         server = work.tx.of(Servers).find_by_name(thing.name)
         return None if server is None else server.id
@@ -168,13 +168,13 @@ class McpServerKind(Kind):
             found |= {"token": _reference(secrets.token), "auth_header": server.auth_header}
         return found
 
-    def create(self, work: ApplyWork, thing: Thing) -> str:
+    def create(self, work: ApplyWork, thing: ManifestObject) -> str:
         options: Any = {**thing.fields, "private": work.private.get(thing.name)}
         id_, at = work.new_id("mcp_server"), work.inputs.now
         server = build_server(work.tx, thing.name, options, server_id=id_, cipher=work.ports.cipher, at=at)
         return register_server(work.tx, server, None, ids=work.ports.ids, at=at).id
 
-    def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
+    def change(self, work: ApplyWork, id_: str, thing: ManifestObject, changed: set[str]) -> str:
         """Update the changed fields of a server. Raises: InvalidInput: the transport differs."""
         fields: Any = changed_fields(thing.fields, changed)
         if "url" in fields and _keeps_key(fields["url"], work.tx.of(Servers).get(McpServerId(id_)).shown_url):
@@ -213,7 +213,7 @@ def find_archive(work: ApplyWork, name: str) -> str | None:
     return work.ids_of.get(("archives", name)) or only_id("archives", name, work.tx.archives.list(name=name, limit=2))
 
 
-def attach_archives(work: ApplyWork, agent_id: Any, thing: Thing) -> None:
+def attach_archives(work: ApplyWork, agent_id: Any, thing: ManifestObject) -> None:
     """Give an agent the archives that a file names. Raises: InvalidInput."""
     own = {archive.id for archive in work.tx.archives.list_by_agent(agent_id)}
     for name in thing.fields.get("archives", ()):
@@ -223,7 +223,7 @@ def attach_archives(work: ApplyWork, agent_id: Any, thing: Thing) -> None:
             attach_archive(work.tx, agent_id, ArchiveId(id_))
 
 
-def check_forgotten(tx: Tx, agent_id: AgentId, thing: Thing) -> None:
+def check_forgotten(tx: Tx, agent_id: AgentId, thing: ManifestObject) -> None:
     """Check that a file brings nothing back that the agent has forgotten. Raises: InvalidInput."""
     for redactor, forgotten_at in forgotten_texts(tx, agent_id):
         for name, value in thing.fields.items():

@@ -13,17 +13,17 @@ from dataclasses import replace
 from perdure.core.errors import InvalidInput, PerdureError, StoreError
 from perdure.features.manifests.agents import AgentKind
 from perdure.features.manifests.groups_and_schedules import GroupKind, ScheduleKind
-from perdure.features.manifests.tables import ManifestThings
+from perdure.features.manifests.tables import ManifestObjects
 from perdure.features.manifests.things import ArchiveKind, BlockKind, McpServerKind, ToolKind
 from perdure.features.manifests.values import (
     KINDS,
     Action,
-    AppliedThing,
+    AppliedObject,
     Change,
     FieldChange,
     FileSet,
+    ManifestObject,
     Plan,
-    Thing,
     ThingKind,
     digest_of,
     flatten,
@@ -51,7 +51,7 @@ _NAMES: Mapping[str, ThingKind] = {
 _ONLY_NEW = ("id", "seed", "base_tools", "agent_type")
 
 
-class TakenBack(Exception):
+class PlanRolledBack(Exception):
     """Ends the transaction of a plan, so that nothing of it is stored."""
 
     def __init__(self, plan: Plan) -> None:
@@ -62,7 +62,7 @@ class TakenBack(Exception):
 def apply_manifest(work: ApplyWork, manifest: FileSet, *, prune: bool) -> Plan:
     """Bring all things into the state that a manifest describes; return the changes. `prune`: also remove what an
     earlier version of the manifest had. Raises: InvalidInput, with file and line."""
-    rows = {(row.kind, row.name): row for row in work.tx.of(ManifestThings).list(manifest.name)}
+    rows = {(row.kind, row.name): row for row in work.tx.of(ManifestObjects).list(manifest.name)}
     work.ids_of.update({key: row.thing_id for key, row in rows.items()})
     changes: list[Change] = []
     left: list[tuple[ThingKind, str]] = []
@@ -77,7 +77,7 @@ def apply_manifest(work: ApplyWork, manifest: FileSet, *, prune: bool) -> Plan:
             raise _with_place(thing, error) from error
         changes += [] if change is None else [change]
         left += [(thing.kind, f"{thing.name} {path}") for path in kept]
-        wanted = AppliedThing(
+        wanted = AppliedObject(
             manifest=manifest.name,
             kind=thing.kind,
             name=thing.name,
@@ -86,7 +86,7 @@ def apply_manifest(work: ApplyWork, manifest: FileSet, *, prune: bool) -> Plan:
             applied_at=work.inputs.now,
         )
         if row is None or replace(row, applied_at=wanted.applied_at) != wanted:
-            work.tx.of(ManifestThings).put(wanted)
+            work.tx.of(ManifestObjects).put(wanted)
             noted += change is None
     known = {(thing.kind, thing.name): work.ids_of[thing.kind, thing.name] for thing in manifest.things}
     gone = [row for key, row in rows.items() if key not in known and row.removed_at is None]
@@ -94,7 +94,7 @@ def apply_manifest(work: ApplyWork, manifest: FileSet, *, prune: bool) -> Plan:
         if prune:
             _check_unnamed(manifest, row)
         # Another name of these files, or other files, may have it still.
-        is_ours = row.thing_id not in known.values() and not work.tx.of(ManifestThings).is_shared(row)
+        is_ours = row.thing_id not in known.values() and not work.tx.of(ManifestObjects).is_shared(row)
         found = _remove(work, row, prune=prune, is_ours=is_ours)
         if isinstance(found, Change):
             changes.append(found)
@@ -104,7 +104,7 @@ def apply_manifest(work: ApplyWork, manifest: FileSet, *, prune: bool) -> Plan:
 
 
 def _apply_thing(
-    work: ApplyWork, thing: Thing, row: AppliedThing | None, *, prune: bool
+    work: ApplyWork, thing: ManifestObject, row: AppliedObject | None, *, prune: bool
 ) -> tuple[Change | None, Mapping[str, str], Sequence[str]]:
     """Bring one thing into the described state; return the change, path -> digest of the described fields, and the
     paths that an agent still has but the file no longer names. Raises: PerdureError."""
@@ -146,7 +146,7 @@ def _apply_thing(
     return None, digests, () if prune else lost
 
 
-def _check_unnamed(manifest: FileSet, row: AppliedThing) -> None:
+def _check_unnamed(manifest: FileSet, row: AppliedObject) -> None:
     """Check that nothing in the files names a thing that is taken out of use. Raises: InvalidInput."""
     for thing in manifest.things:
         for path, kind in _NAMES.items():
@@ -158,7 +158,7 @@ def _check_unnamed(manifest: FileSet, row: AppliedThing) -> None:
                 )
 
 
-def _remove(work: ApplyWork, row: AppliedThing, *, prune: bool, is_ours: bool) -> Change | bool:
+def _remove(work: ApplyWork, row: AppliedObject, *, prune: bool, is_ours: bool) -> Change | bool:
     """Remove a thing that the files no longer have, and return the change; without `prune`, return whether it exists.
     `is_ours`: no other entry of the files stands for it."""
     kind = _KINDS[row.kind]
@@ -166,7 +166,7 @@ def _remove(work: ApplyWork, row: AppliedThing, *, prune: bool, is_ours: bool) -
     if is_there and not prune:
         return True
     note = kind.remove(work, row.thing_id) if is_there else ""
-    work.tx.of(ManifestThings).put(replace(row, removed_at=work.inputs.now))
+    work.tx.of(ManifestObjects).put(replace(row, removed_at=work.inputs.now))
     return is_there and Change(action="remove", kind=row.kind, name=row.name, note=note)
 
 
@@ -175,7 +175,7 @@ def _is_only_new(path: str) -> bool:
     return path in _ONLY_NEW or (path.startswith("blocks.") and path.endswith(".seed"))
 
 
-def _with_place(thing: Thing, error: PerdureError) -> InvalidInput:
+def _with_place(thing: ManifestObject, error: PerdureError) -> InvalidInput:
     """Return an error with the file and line of the field that it names, else of the thing."""
     text = str(error)
     if any(text.startswith(f"{place}: ") for place in thing.places.values()):

@@ -41,7 +41,7 @@ class FileLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thing:
+class ManifestObject:
     """An object that a file describes. `fields`: as given in the file; `places`: path of a field, such as
     `blocks.human.value` -> its file and line; the empty path is the thing itself."""
 
@@ -62,11 +62,11 @@ class FileSet:
     """All that the files of one set describe, in the order of kinds."""
 
     name: str = DEFAULT_NAME
-    things: Sequence[Thing] = ()
+    things: Sequence[ManifestObject] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedThing:
+class AppliedObject:
     """What was applied last. `fields`: path -> a digest of its value; `removed_at`: when it was taken out."""
 
     manifest: str

@@ -14,7 +14,7 @@ from perdure.core.ids import AgentId, BlockId
 from perdure.domain.corrections import MEMORY_CORRECTED
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.prompt.system_messages import renew_system_message
-from perdure.features.manifests.values import KINDS, Thing, ThingKind, flatten
+from perdure.features.manifests.values import KINDS, ManifestObject, ThingKind, flatten
 from perdure.storage.tx import Tx
 
 
@@ -67,7 +67,7 @@ class ApplyWork:
                 renew_system_message(self.tx, agent_id, 0, self.inputs)
                 MEMORY_CORRECTED(self.tx, agent_id)
 
-    def agent(self, thing: Thing, path: str, name: str) -> AgentId:
+    def agent(self, thing: ManifestObject, path: str, name: str) -> AgentId:
         """The id of an agent of this name, of the files or the store. Raises: InvalidInput."""
         if found := self.ids_of.get(("agents", name)):
             return AgentId(found)
@@ -78,7 +78,7 @@ class ApplyWork:
             )
         return agent.id
 
-    def blocks(self, thing: Thing) -> Sequence[BlockId]:
+    def blocks(self, thing: ManifestObject) -> Sequence[BlockId]:
         """The ids of the shared blocks that a thing names."""
         return [BlockId(self.ids_of["blocks", name]) for name in thing.fields.get("shared_blocks", ())]
 
@@ -86,9 +86,8 @@ class ApplyWork:
 class Kind(ABC):
     """What can be done with things of one kind. By default one that goes out of use is detached from agents."""
 
-    def find(self, work: ApplyWork, thing: Thing) -> str | None:
-        """Return the id of the stored thing that a file newly describes; None: it is new. Raises: InvalidInput:
-        several."""
+    def find(self, work: ApplyWork, thing: ManifestObject) -> str | None:
+        """Return the id of the stored object that a file describes; None: it is new. Raises: InvalidInput."""
         id_ = thing.fields.get("id")
         return id_ if id_ is not None and self.fields(work, id_) is not None else None
 
@@ -103,11 +102,11 @@ class Kind(ABC):
         """The fields of a thing as a file has them. Raises: NotFound."""
 
     @abstractmethod
-    def create(self, work: ApplyWork, thing: Thing) -> str:
+    def create(self, work: ApplyWork, thing: ManifestObject) -> str:
         """Make a thing, and return its id."""
 
     @abstractmethod
-    def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
+    def change(self, work: ApplyWork, id_: str, thing: ManifestObject, changed: set[str]) -> str:
         """Give a thing the fields of a file, of which these paths differ; return its id."""
 
     @abstractmethod

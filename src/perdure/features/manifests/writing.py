@@ -32,8 +32,7 @@ _NOTHING: Sequence[Any] = (None, False, "", [], {}, ())
 
 
 def agent_document(work: ApplyWork, agent_id: AgentId) -> tuple[dict[str, Any], Sequence[str]]:
-    """Return an agent and all that it uses as sections of a manifest file; and, in words, which secrets are left out.
-    Raises: NotFound."""
+    """Return an agent and what it uses as manifest sections, and which secrets are left out. Raises: NotFound."""
     tx, agent = work.tx, work.tx.agents.get(agent_id)
     group = find_companion(tx, agent_id)
     own_ids = {agent_id, *(() if group is None else group.agent_ids)}

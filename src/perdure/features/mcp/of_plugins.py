@@ -16,8 +16,7 @@ from perdure.storage.tx import Tx
 
 
 async def add_server(app: App, plugin: str, name: str, options: Mapping[str, Any]) -> str:
-    """Register a server without connecting to it; its tools are read, and approved, at its first use. Return its id.
-    Raises: as `AsyncMcp.add`."""
+    """Register a server and return its id; its tools are read and approved at first use. Raises: as `AsyncMcp.add`."""
     return (await AsyncMcp(app).add(name, check=False, plugin=plugin, **options)).id
 
 

@@ -32,7 +32,7 @@ def is_too_large(message: object) -> bool:
     return isinstance(message, Exception) and TOO_LARGE in str(message)
 
 
-class _Lines(codecs.IncrementalDecoder):
+class _LineDecoder(codecs.IncrementalDecoder):
     """Decodes whole lines only. A reader that joined the parts itself would need quadratic time."""
 
     def __init__(self, errors: str = "strict") -> None:
@@ -78,7 +78,7 @@ def _find_codec(name: str) -> codecs.CodecInfo | None:
     """Return the codec named `LINES` to Python's registry of codecs; None: it asks for another one."""
     if name.replace("_", "-") != LINES:
         return None
-    return codecs.CodecInfo(codecs.utf_8_encode, codecs.utf_8_decode, incrementaldecoder=_Lines, name=LINES)
+    return codecs.CodecInfo(codecs.utf_8_encode, codecs.utf_8_decode, incrementaldecoder=_LineDecoder, name=LINES)
 
 
 codecs.register(_find_codec)

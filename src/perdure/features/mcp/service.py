@@ -112,8 +112,7 @@ class AsyncMcp(AsyncPart):
         return await self._look(*await self._build("look", options, open_secrets=True, new=False))
 
     async def look_again(self, server_id: McpServerId) -> ToolListing:
-        """The tools that a registered server lists now. Nothing is stored, and its connection stays as it is. Raises:
-        as `refresh`."""
+        """List a registered server's tools now; nothing is stored or reconnected. Raises: as `refresh`."""
         ports = self._ports
 
         def read(tx: Tx) -> tuple[McpServer, ServerSecrets]:
@@ -208,9 +207,8 @@ class AsyncMcp(AsyncPart):
     async def change(self, server_id: McpServerId, changes: McpChanges) -> McpServer:
         """Change a server and return it. Its tools keep their names; the next call opens a new connection.
 
-        For a URL of another origin, the server counts as private if the URL leads to this machine or a private
-        network. `private` among the changes overrides that.
-        Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing.
+        For a URL of another origin, the server counts as private if the URL leads to this machine or a private network.
+        `private` among the changes overrides that. Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing.
         """
         before, ports = await self.server(server_id), self._ports
         url = changes.get("url")

@@ -50,8 +50,7 @@ class Mcp(Part):
         return self._portal.run(self._inner.look(**options))
 
     def look_again(self, server_id: McpServerId) -> ToolListing:
-        """The tools that a registered server lists now. Nothing is stored, and its connection stays as it is. Raises:
-        as `refresh`."""
+        """List a registered server's tools now; nothing is stored or reconnected. Raises: as `refresh`."""
         return self._portal.run(self._inner.look_again(server_id))
 
     def list(self) -> Sequence[McpServer]:

@@ -13,7 +13,7 @@ from perdure.core.features import Point
 from perdure.core.ids import Ids, McpServerId, ToolId
 from perdure.core.secrets import Cipher
 from perdure.core.specs import Tool, ToolSpec
-from perdure.domain.rotation import Rotated
+from perdure.domain.rotation import RotationResult
 from perdure.domain.secrets import resolve_values
 from perdure.engine.ports import Ports
 from perdure.features.mcp import values as mcp
@@ -394,8 +394,7 @@ def _check_host_change(changes: McpChanges, stored: mcp.ServerSecrets) -> None:
 
 
 def open_server(tx: Tx, server: mcp.McpServer, *, cipher: Cipher) -> mcp.ServerSecrets:
-    """Return a server's secrets, `secret:NAME` resolved. Raises: SecretKeyMissing, SecretUnreadable; NotFound: a
-    secret."""
+    """Return a server's secrets, `secret:NAME` resolved. Raises: SecretKeyMissing, SecretUnreadable, NotFound."""
     secrets = mcp.unseal_server(server, cipher=cipher)
     return mcp.ServerSecrets(
         token=secrets.token and resolve_values(tx, {"token": secrets.token}, cipher=cipher)["token"],
@@ -405,17 +404,17 @@ def open_server(tx: Tx, server: mcp.McpServer, *, cipher: Cipher) -> mcp.ServerS
     )
 
 
-def rotate_servers(tx: Tx, cipher: Cipher) -> Rotated:
+def rotate_servers(tx: Tx, cipher: Cipher) -> RotationResult:
     """Encrypt the secrets of all servers again that have an older key. Raises: SecretKeyMissing."""
-    rotated = Rotated()
+    rotated = RotationResult()
     for server in tx.of(Servers).list(limit=100_000):
         if not server.sealed or cipher.is_current(server.sealed):
             continue
         try:
             tx.of(Servers).put(mcp.reseal_server(tx.of(Servers).get(server.id), cipher=cipher))
-            rotated += Rotated(1)
+            rotated += RotationResult(1)
         except SecretUnreadable:
-            rotated += Rotated(unreadable=(f"MCP server {server.name}",))
+            rotated += RotationResult(unreadable=(f"MCP server {server.name}",))
     return rotated
 
 

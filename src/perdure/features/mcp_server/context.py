@@ -231,8 +231,7 @@ def _source_line(source: RecallSource) -> str:
 
 
 async def prepare_context(perdure: AsyncPerdure, project: ProjectMemory) -> None:
-    """Write what the next session of a project begins with, and what the first one of a new project does. Raises:
-    OSError: it can't be written."""
+    """Write the context for a project's next session and for a new project's first session. Raises: OSError."""
     for memory in (project, ProjectMemory(perdure)):
         path = state_folder(memory.folder or "") / CONTEXT_FILE
         text = await MemoryReader(await memory.readers(), perdure.app.ports.counter).context(CONTEXT_TOKENS)

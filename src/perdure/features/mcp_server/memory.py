@@ -386,8 +386,7 @@ def _block_edit(texts: Mapping[str, str]) -> Callable[[Block], Block]:
 
 
 async def _understand(agent: AsyncAgent) -> Sequence[FactHit]:
-    """Make facts of what waits to be read; return them. An agent with a model of its own reads it in the background:
-    nobody waits for a model here."""
+    """Extract facts from waiting texts and return them; with a model of its own, an agent does it in background."""
     return await agent.facts.extract() if agent.info.model == EXTRACTIVE else ()
 
 

@@ -67,8 +67,7 @@ async def _read_messages(
 def _read_lines(
     file: BinaryIO, loop: asyncio.AbstractEventLoop, messages: asyncio.Queue[str | types.JSONRPCMessage | None]
 ) -> None:
-    """Pass on each line that is a message, and the answer to each that is none; at the end None. A line too long is cut
-    to its beginning and end."""
+    """Pass on each message line, answer each other one, and end with None; shorten a line that is too long."""
     try:
         while line := file.readline(LIMITS.size_bytes + 1):
             size, end = len(line), line[-TAIL_BYTES:]

@@ -38,7 +38,7 @@ from perdure.storage.tx import Tx
 
 
 @dataclass(slots=True)
-class _Writer:
+class _MemoryWriter:
     """Writes files into the memory of an agent, in a transaction. `entries`: path -> what the file stands for."""
 
     tx: Tx
@@ -146,17 +146,17 @@ class _Writer:
         self.tx.of(MemoryGit).put_file(self.agent_id, before.thing, None, by=self.author.id, at=self.inputs.now)
 
 
-_WRITE: Mapping[str, Callable[[_Writer, HeadFile | None, str, str], HeadFile]] = {
-    "block": _Writer.block,
-    "note": _Writer.note,
-    "skill": _Writer.skill,
-    "file": _Writer.file,
+_WRITE: Mapping[str, Callable[[_MemoryWriter, HeadFile | None, str, str], HeadFile]] = {
+    "block": _MemoryWriter.block,
+    "note": _MemoryWriter.note,
+    "skill": _MemoryWriter.skill,
+    "file": _MemoryWriter.file,
 }
-_REMOVE: Mapping[str, Callable[[_Writer, HeadFile], None]] = {
-    "block": _Writer.remove_block,
-    "note": _Writer.remove_note,
-    "skill": _Writer.remove_skill,
-    "file": _Writer.remove_file,
+_REMOVE: Mapping[str, Callable[[_MemoryWriter, HeadFile], None]] = {
+    "block": _MemoryWriter.remove_block,
+    "note": _MemoryWriter.remove_note,
+    "skill": _MemoryWriter.remove_skill,
+    "file": _MemoryWriter.remove_file,
 }
 
 
@@ -178,7 +178,7 @@ def apply_push(
     waiting = plan_changes(tx, agent_id, inputs.now)
     if waiting.changes or waiting.history != before:
         raise MemoryMoved
-    writer = _Writer(tx, agent_id, author, passage, inputs, dict(before.entries))
+    writer = _MemoryWriter(tx, agent_id, author, passage, inputs, dict(before.entries))
     for step in steps:
         writer.write(step)
     after = before.moved_to(steps[-1].hash, writer.entries)

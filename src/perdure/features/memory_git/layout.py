@@ -131,8 +131,7 @@ def skill_file(name: str, layer: str, description: str, text: str) -> bytes:
 
 
 def read_file(path: str, text: str) -> FileText:
-    """Return the fields and the text of a file. Raises: PushRefused: its frontmatter can't be read, or has a field
-    that such a file has not."""
+    """Return a file's fields and text. Raises: PushRefused: its frontmatter is unreadable or has an unknown field."""
     head, body = _split(text)
     try:
         parsed = parse_frontmatter(head)

@@ -172,8 +172,7 @@ class AsyncMemoryGit(AsyncPart):
         raise MemoryMoved
 
     async def _catch_up(self, repository: Repository, plan: CommitPlan, parts: int) -> GitHistory:
-        """Commit what has no commit yet, and join the packs if there are too many (`parts`); return the state of the
-        commits. Raises: MemoryMoved."""
+        """Commit new versions, join packs beyond `parts`, and return the commits' state. Raises: MemoryMoved."""
         while plan.changes:
             hashes, pack = await repository.commit(plan.history.head, plan.changes)
             commits = {

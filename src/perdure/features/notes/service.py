@@ -145,8 +145,7 @@ class AsyncNotes(AsyncPart):
     async def search(
         self, query: str, *, kind: str | None = None, archived: bool | None = False, limit: int = 10
     ) -> Sequence[FoundNote]:
-        """The notes whose title or fields best match, best first; for "" the newest. Raises: InvalidInput: as
-        `list`."""
+        """Return the notes that match best, best first; without a query the newest. Raises: as `list`."""
         check_limit(limit)
         tags, states, found = _tags(kind), _states(archived), list[FoundNote]()
         for offset in range(0, HITS_MAX, limit):

@@ -82,8 +82,7 @@ class Notes(Part):
     def search(
         self, query: str, *, kind: str | None = None, archived: bool | None = False, limit: int = 10
     ) -> Sequence[FoundNote]:
-        """The notes whose title or fields best match, best first; for "" the newest. Raises: InvalidInput: as
-        `list`."""
+        """Return the notes that match best, best first; without a query the newest. Raises: as `list`."""
         return self._portal.run(self._inner.search(query, kind=kind, archived=archived, limit=limit))
 
     def count(self) -> int:

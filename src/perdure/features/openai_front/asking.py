@@ -22,9 +22,9 @@ from perdure.features.openai_front.bodies import ChatRequest
 from perdure.features.openai_front.capture import ChatKeeping, recall, with_recalled
 from perdure.features.openai_front.chores import is_chore
 from perdure.features.openai_front.models import MEMORY
-from perdure.features.openai_front.proxy import Passing, ask
+from perdure.features.openai_front.proxy import AnswerRelay, ask
 from perdure.features.openai_front.service import Chats
-from perdure.features.openai_front.values import Anchor, Chat, ChatPlace, ChatText, digest_of
+from perdure.features.openai_front.values import Chat, ChatPlace, ChatText, ConversationAnchor, digest_of
 from perdure.library.agent import AsyncAgent, AsyncAgentById
 from perdure.library.perdure import AsyncPerdure
 from perdure.scratch import scratch_folder
@@ -37,7 +37,7 @@ def digest_of_body(body: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)  # without slots, for what is cached
-class Asked:
+class AgentRequest:
     """A request in the shape of the chat API. `sent`: its body as it came, for providers that speak this API; `whole`:
     the digest of all that the program has sent."""
 
@@ -45,7 +45,7 @@ class Asked:
     request: Request
     body: ChatRequest
     sent: Mapping[str, Any]
-    anchor: Anchor
+    anchor: ConversationAnchor
     whole: str
 
     @functools.cached_property
@@ -76,7 +76,7 @@ class Asked:
         """Whether a system text at the end asks about the chat, as chat programs do for titles."""
         return self.body.messages[-1].role in ("system", "developer")
 
-    async def with_earlier(self, chats: Chats, behind: str) -> Asked:
+    async def with_earlier(self, chats: Chats, behind: str) -> AgentRequest:
         """Return the request with what was said in its conversation before, or up to the answer that it follows, as an
         outside model knows only what it is sent. Raises: NotFound."""
         texts = await chats.earlier_texts(self.chat, behind)
@@ -103,7 +103,7 @@ class Asked:
         )
         return await Chats(self.library.app, agent.id).begin(self.chat, request)
 
-    async def pass_on(self, agent: AsyncAgent) -> tuple[Passing, ChatPlace | None]:
+    async def pass_on(self, agent: AsyncAgent) -> tuple[AnswerRelay, ChatPlace | None]:
         """Ask the model that it names, or that of the agent, with the agent's memory added; return (its streamed
         answer, where the user's words were kept). Side requests of a chat program are passed on without memory."""
         app, sent, found = self.library.app, dict(self.sent), agent.info
@@ -134,8 +134,7 @@ def parse_chat(shape: Mapping[str, Any]) -> ChatRequest:
 
 
 async def _with_texts_of_files(app: App, body: ChatRequest) -> ChatRequest:
-    """Return the request with the texts of files after the last answer in place of the files. Raises: InvalidInput: one
-    can't be read."""
+    """Return the request with each new file replaced by its text. Raises: InvalidInput: a file can't be read."""
     messages = list(body.messages)
     for place in range(body.newest, len(messages)):
         parts = messages[place].content

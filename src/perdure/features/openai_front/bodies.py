@@ -12,7 +12,7 @@ from perdure.core.runs import RunOptions
 from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.domain.agents.options import check_options
 from perdure.engine.records.run_request import NewMessage
-from perdure.features.openai_front.values import Anchor
+from perdure.features.openai_front.values import ConversationAnchor
 from perdure.library.messages.client_tools import client_tools_of
 from perdure.server.wire.base import Part, WireRequest, parse_parts, parse_return
 from perdure.server.wire.fields import AgentIdIn, Items, JsonObject, MaxItems, Name, keywords
@@ -137,10 +137,12 @@ class ChatRequest(ChatBody, AnswerOptions):
     logit_bias: JsonObject | None = None
     verbosity: str | None = None
 
-    def anchor(self, name: str | None) -> Anchor:
+    def anchor(self, name: str | None) -> ConversationAnchor:
         """How the request names its conversation: by `name`, else `metadata.conversation`; and its `user`."""
         user = self.user.get("id") if isinstance(self.user, dict) else self.user
-        return Anchor(name=str(name or (self.metadata or {}).get("conversation") or ""), user=str(user or ""))
+        return ConversationAnchor(
+            name=str(name or (self.metadata or {}).get("conversation") or ""), user=str(user or "")
+        )
 
     @property
     def tools_offered(self) -> tuple[Mapping[str, Any], ...] | None:

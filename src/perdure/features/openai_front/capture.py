@@ -32,8 +32,7 @@ KEPT_S = 10
 
 
 async def agent_of_key(library: AsyncPerdure, name: str | None, key_id: KeyId | None, known: KnownAgents) -> AsyncAgent:
-    """Return the agent with this name or id; by default the agent of the key, which is created at its first use.
-    Raises: NotFound."""
+    """Return the agent with this name or id; by default the key's agent, created at first use. Raises: NotFound."""
     if name:
         return await library.agent(name)
     until, agent_id = known.get(key_id or "", (0.0, AgentId("")))

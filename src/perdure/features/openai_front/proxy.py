@@ -22,9 +22,9 @@ from perdure.features.openai_front.answers import data_line
 from perdure.features.openai_front.capture import ChatKeeping
 from perdure.features.openai_front.open_answers import OpenAnswers
 from perdure.features.openai_front.port import ask_port
-from perdure.features.openai_front.reading import STREAM, AnswerReading, WithoutUsage
+from perdure.features.openai_front.reading import STREAM, AnswerObserver, UsageFilter
 from perdure.providers.masking import answer_pieces
-from perdure.providers.openai_chat.faults import Target, error_of_connection, error_of_response
+from perdure.providers.openai_chat.faults import RequestTarget, error_of_connection, error_of_response
 from perdure.providers.openai_endpoint import api_url, request_headers
 from perdure.providers.provider import SELF_SERVED
 from perdure.server.wire.http import json_bytes
@@ -44,7 +44,7 @@ STALLED_S = 60.0
 """A program that reads nothing for so long gets what is held, and no more."""
 
 
-class Passing:
+class AnswerRelay:
     """An answer that is passed on while it is made. `kind` is its media type."""
 
     def __init__(self, kind: str) -> None:
@@ -52,8 +52,7 @@ class Passing:
         self._end, self._pieces = anyio.create_memory_object_stream[bytes](HELD_PIECES)
 
     async def put(self, piece: bytes) -> None:
-        """Pass a piece on, once there is room for it. Nobody waits for a program that has left, or has read nothing for
-        `STALLED_S`."""
+        """Pass a piece on once there is room, unless the program has left or has read nothing for `STALLED_S`."""
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             try:
                 async with asyncio.timeout(STALLED_S):
@@ -82,7 +81,7 @@ async def ask(
     budget: CallBudget,
     keeping: ChatKeeping | None = None,
     settings: Mapping[str, Any] | None = None,
-) -> Passing:
+) -> AnswerRelay:
     """Send a request to a model, and return its answer as it comes, once its first piece is there.
 
     Args:
@@ -110,10 +109,10 @@ async def ask(
                 await keeping.before()
             client = app.service(OpenAnswers).client(endpoint)
             kind, pieces = await _ask_provider(client, endpoint, json_bytes({**body, "model": name}), name)
-        reading = AnswerReading(handle)
+        reading = AnswerObserver(handle)
         read = _read(pieces, reading) if kind.startswith(STREAM) else _read_whole(pieces, reading)
         first = await anext(read, b"")
-        passing = Passing(kind)
+        passing = AnswerRelay(kind)
 
         async def settle() -> None:
             """Count what the answer took, and keep it if it is whole."""
@@ -124,7 +123,7 @@ async def ask(
             except Exception:
                 log.exception("an answer of %s was not kept", handle)
 
-        shown = WithoutUsage() if hides_usage else None
+        shown = UsageFilter() if hides_usage else None
         task = asyncio.create_task(_pass_on(passing, first, read, reading, shown, settle))
         app.service(OpenAnswers).add(task)
         answered = answering.pop_all()
@@ -135,26 +134,24 @@ async def ask(
 async def _ask_provider(
     client: httpx.AsyncClient, endpoint: Endpoint, content: bytes, model: str
 ) -> tuple[str, AsyncIterator[bytes]]:
-    """Send a body to a provider; return the media type of the answer, and its bytes as they come. Raises:
-    ModelError."""
+    """Send a body to a provider; return the answer's media type and its bytes as they come. Raises: ModelError."""
     url = api_url(endpoint.base_url, "/chat/completions")
     headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
-    target = Target.of_request(model, url, headers)
+    target = RequestTarget.of_request(model, url, headers)
     request = client.build_request("POST", url, content=content, headers=headers)
     response = await _send(client, request, target)
     return response.headers.get("content-type", "application/json"), _pieces(response, target)
 
 
 async def _pass_on(
-    passing: Passing,
+    passing: AnswerRelay,
     piece: bytes,
     pieces: AsyncIterator[bytes],
-    reading: AnswerReading,
-    shown: WithoutUsage | None,
+    reading: AnswerObserver,
+    shown: UsageFilter | None,
     settle: Callable[[], Awaitable[None]],
 ) -> None:
-    """Pass an answer on to its end. It is settled before its last piece, so that the program's next request finds
-    it."""
+    """Pass an answer on to its end; settle it before its last piece, so that the next request finds it."""
     is_settled = False
     try:
         while True:
@@ -183,7 +180,7 @@ def _failure_line(code: str, message: str) -> bytes:
     return b"\n\n" + data_line({"error": failure})
 
 
-async def _read(pieces: AsyncIterator[bytes], reading: AnswerReading) -> AsyncIterator[bytes]:
+async def _read(pieces: AsyncIterator[bytes], reading: AnswerObserver) -> AsyncIterator[bytes]:
     """The pieces of a stream, each once it was read, and an empty one at its end."""
     async for piece in pieces:
         reading.feed(piece)
@@ -192,7 +189,7 @@ async def _read(pieces: AsyncIterator[bytes], reading: AnswerReading) -> AsyncIt
     yield b""
 
 
-async def _read_whole(pieces: AsyncIterator[bytes], reading: AnswerReading) -> AsyncIterator[bytes]:
+async def _read_whole(pieces: AsyncIterator[bytes], reading: AnswerObserver) -> AsyncIterator[bytes]:
     """An answer that is no stream in one piece, once all of it was read. Raises: ModelError: it breaks off."""
     body = b"".join([piece async for piece in pieces])
     for piece in (body, b""):
@@ -202,7 +199,7 @@ async def _read_whole(pieces: AsyncIterator[bytes], reading: AnswerReading) -> A
     yield body
 
 
-async def _send(client: httpx.AsyncClient, request: httpx.Request, target: Target) -> httpx.Response:
+async def _send(client: httpx.AsyncClient, request: httpx.Request, target: RequestTarget) -> httpx.Response:
     """The response, of which only status and headers were read. Raises: ModelError."""
     async with _faults_of(target, FIRST_S, begun=False):
         response = await client.send(request, stream=True)
@@ -215,7 +212,7 @@ async def _send(client: httpx.AsyncClient, request: httpx.Request, target: Targe
 
 
 @contextlib.asynccontextmanager
-async def _faults_of(target: Target, silence_s: float, *, begun: bool) -> AsyncIterator[None]:
+async def _faults_of(target: RequestTarget, silence_s: float, *, begun: bool) -> AsyncIterator[None]:
     """Give a provider so long for what is waited for here. Raises: ModelError: it fails."""
     try:
         async with asyncio.timeout(silence_s):
@@ -224,7 +221,7 @@ async def _faults_of(target: Target, silence_s: float, *, begun: bool) -> AsyncI
         raise error_of_connection(error, target, silence_s=silence_s, begun=begun) from error
 
 
-async def _pieces(response: httpx.Response, target: Target) -> AsyncIterator[bytes]:
+async def _pieces(response: httpx.Response, target: RequestTarget) -> AsyncIterator[bytes]:
     """The body of an answer, as it comes. Raises: ModelError."""
     pieces, begun = answer_pieces(response), False
     try:

@@ -18,7 +18,7 @@ from perdure.server.wire.sse import DONE
 STREAM = "text/event-stream"
 
 
-class AnswerReading:
+class AnswerObserver:
     """Reads an answer beside its way to a program. `failure`: why it can't be read; None: it can."""
 
     def __init__(self, who: str) -> None:
@@ -59,7 +59,7 @@ def _said_in(error: Any) -> str:
     return str(error.get("message", error) if isinstance(error, Mapping) else error)
 
 
-class WithoutUsage:
+class UsageFilter:
     """Removes the chunk that has only token counts from a stream, for a client that has not asked for it."""
 
     def __init__(self) -> None:
@@ -81,11 +81,11 @@ class WithoutUsage:
         return isinstance(shape, dict) and not shape.get("choices") and bool(shape.get("usage"))
 
 
-class AsResponse:
+class ResponseTranslator:
     """Passes an answer of the chat API on in the shape of the responses API. `message_id`: of its text."""
 
     def __init__(self, writer: ResponseWriter, message_id: MessageId, model: str) -> None:
-        self._writer, self._message_id, self._reading = writer, message_id, AnswerReading(model)
+        self._writer, self._message_id, self._reading = writer, message_id, AnswerObserver(model)
 
     async def whole(self, pieces: AsyncIterator[bytes]) -> dict[str, Any]:
         """The whole answer. Raises: ModelError: it is none."""

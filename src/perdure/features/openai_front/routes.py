@@ -14,16 +14,16 @@ from perdure.core.ids import PREFIXES, MessageId, RunId, is_id
 from perdure.core.messages import Message
 from perdure.core.runs import Run
 from perdure.features.openai_front.answers import AnswerEnd, ChatWriter, Completion, answer_run, items_of
-from perdure.features.openai_front.asking import Asked, digest_of_body, parse_chat
+from perdure.features.openai_front.asking import AgentRequest, digest_of_body, parse_chat
 from perdure.features.openai_front.bodies import ChatRequest
 from perdure.features.openai_front.capture import agent_of_key
 from perdure.features.openai_front.models import MEMORY, ModelCard, ModelCards, find_agent, find_card, list_cards
 from perdure.features.openai_front.open_answers import OpenAnswers
-from perdure.features.openai_front.reading import STREAM, AsResponse
+from perdure.features.openai_front.reading import STREAM, ResponseTranslator
 from perdure.features.openai_front.response_bodies import RESPONSE, ResponseRequest
 from perdure.features.openai_front.responses import DeletedResponse, ItemList, Response, ResponseWriter, input_of
 from perdure.features.openai_front.service import Chats
-from perdure.features.openai_front.values import Anchor
+from perdure.features.openai_front.values import ConversationAnchor
 from perdure.library.agent import AsyncAgent
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
@@ -59,10 +59,9 @@ async def create_completion(
     x_conversation: InConversation = None,
     x_agent: OfAgent = None,
 ) -> Json[Completion] | StreamingResponse:
-    """Answer a chat by an agent, or by a model with memory around it. What the chat says that its conversation does not
-    know yet is added to it."""
+    """Answer a chat by an agent, or by a model with memory; store the parts of the chat that are new."""
     sent, agent = await request.json(), await _agent_for(library, request, body.model, x_agent)
-    asked = Asked(library, request, body, sent, body.anchor(x_conversation), digest_of_body(sent))
+    asked = AgentRequest(library, request, body, sent, body.anchor(x_conversation), digest_of_body(sent))
     if body.model.startswith(MEMORY) or asked.is_beside:
         passing, _ = await asked.pass_on(agent)
         return StreamingResponse(passing.pieces(), media_type=passing.kind, headers=HEADERS)
@@ -95,8 +94,8 @@ async def create_response(
     chat_body = parse_chat(sent)
     anchor = chat_body.anchor(name)
     if not is_model and behind and not name:
-        anchor = Anchor(behind=run_id_of(behind))
-    asked = Asked(library, request, chat_body, sent, anchor, digest_of_body(await request.json()))
+        anchor = ConversationAnchor(behind=run_id_of(behind))
+    asked = AgentRequest(library, request, chat_body, sent, anchor, digest_of_body(await request.json()))
     if is_model:
         asked = await asked.with_earlier(chats, (behind or "").removeprefix(RESPONSE))
     elif behind or not asked.is_beside:
@@ -106,7 +105,9 @@ async def create_response(
     # It can be followed where it was kept, and not read again.
     ids, now, echo = library.app.ports.ids, library.app.ports.clock.now(), body.echo(store=False)
     said_in, conversation = (ids.new("run"), "") if place is None else (place.said_in, place.conversation.id)
-    answer = AsResponse(ResponseWriter(said_in, now, conversation, echo), MessageId(ids.new("message")), body.model)
+    answer = ResponseTranslator(
+        ResponseWriter(said_in, now, conversation, echo), MessageId(ids.new("message")), body.model
+    )
     if not body.stream:
         return json_answer(await answer.whole(passing.pieces()))
     return StreamingResponse(answer.events(passing.pieces()), media_type=STREAM, headers=HEADERS)

@@ -47,7 +47,7 @@ _Said = tuple[Literal["user", "assistant"], str, str]
 """Who says something, what, and the id of the message."""
 
 
-class _Way(NamedTuple):
+class _Continuation(NamedTuple):
     """Where a request goes on: from turn number `lacking` on the conversation lacks what the chat says; of that turn
     only the answer, unless `with_users`. `told`: the digest of what the program has said beside it; None: see there."""
 
@@ -177,47 +177,49 @@ class ChatUnits:
         last = read_turn(tx, conversation, seq)[0][-1].seq
         return _texts(row for row in _newest(tx, conversation) if row.seq <= last)
 
-    def _choose(self, tx: Tx, rows: Mapping[str, Sequence[KnownChain]], *, is_kept: bool, is_named: bool) -> _Way:
+    def _choose(
+        self, tx: Tx, rows: Mapping[str, Sequence[KnownChain]], *, is_kept: bool, is_named: bool
+    ) -> _Continuation:
         """Return where the request goes on. `rows`: what is known of its chain."""
         turns, last, named = self.chat.turns, len(self.chat.turns) - 1, None
         if self.chat.anchor.behind is not None:
-            return _Way(self._behind_run(tx, self.chat.anchor.behind), last)
+            return _Continuation(self._behind_run(tx, self.chat.anchor.behind), last)
         if is_named:
             named_id, named = self._named(tx)
             if named is None:
-                return _Way(self._make(tx, named_id), 0)
+                return _Continuation(self._make(tx, named_id), 0)
             if not last or _ends_with(tx, named, turns[:-1]):
-                return _Way(named, last)
+                return _Continuation(named, last)
         if same := self._existing_turns(tx, rows.get(turns[-1].digest, ())):
             if is_kept and same[0].waits_for_model:
-                return _Way(same[0].conversation, last, same[0].row.system_digest)
+                return _Continuation(same[0].conversation, last, same[0].row.system_digest)
             # A new try, or another request with the same words.
             known = next((one for one in same if one.is_last), same[0])
             first = known.messages[0] if known.messages else None
             made = fork(tx, known.conversation, self.new_id, self.inputs, before=None if first is None else first.id)
-            return _Way(made, last, "" if first is None or first.role == "system" else known.row.system_digest)
+            return _Continuation(made, last, "" if first is None or first.role == "system" else known.row.system_digest)
         if named is None and not rows and (window := self._window(tx, last - 1)) is not None:
-            return _Way(window.conversation, last, window.row.system_digest)
+            return _Continuation(window.conversation, last, window.row.system_digest)
         for place in range(last - 1, -1, -1):  # the longest chain that is known
             if behind := self._existing_turns(tx, rows.get(turns[place].digest, ())):
                 best = max(behind, key=lambda one: (one.matches(turns[place]), one.is_last))
                 return self._behind(tx, best, place)
         answers = {turn.answer for turn in turns} - {""}
         if named is not None and not answers & {one.answer for one in _own_turns(tx, named)}:
-            return _Way(named, last)
-        return _Way(self._make(tx, self.new_id), 0, "")
+            return _Continuation(named, last)
+        return _Continuation(self._make(tx, self.new_id), 0, "")
 
-    def _behind(self, tx: Tx, known: KnownTurn, place: int) -> _Way:
+    def _behind(self, tx: Tx, known: KnownTurn, place: int) -> _Continuation:
         """Return where a chat continues whose turn at this index is known."""
         told = known.row.system_digest
         if not known.matches(self.chat.turns[place]):  # the answer was edited
             asked = [row.id for row in known.messages if row.role in ("user", "system")]
             made = fork(tx, known.conversation, self.new_id, self.inputs, upto=asked[-1])
-            return _Way(made, place, told, with_users=False)
+            return _Continuation(made, place, told, with_users=False)
         if known.is_last:
-            return _Way(known.conversation, place + 1, told)
+            return _Continuation(known.conversation, place + 1, told)
         made = fork(tx, known.conversation, self.new_id, self.inputs, upto=known.messages[-1].id)
-        return _Way(made, place + 1, told)
+        return _Continuation(made, place + 1, told)
 
     def _existing_turns(self, tx: Tx, rows: Iterable[KnownChain]) -> Sequence[KnownTurn]:
         """Return the turns of these rows that still exist."""
@@ -244,8 +246,7 @@ class ChatUnits:
         return None
 
     def _is_sent_again(self, known: KnownTurn) -> bool:
-        """Return whether a request that is known is sent once more, and is no new try: its answer is still being made,
-        or was lost on the way."""
+        """Return whether a known request is sent again since its answer is in progress or was lost on the way."""
         if not known.is_last or known.waits_for_model:
             return False
         if known.is_open:
@@ -310,8 +311,7 @@ class ChatUnits:
         return turn
 
     def _add(self, tx: Tx, conversation: Conversation, said: Iterable[_Said], *, most_chars: int | None = None) -> bool:
-        """Add the messages (role, text, id) that a conversation lacks; return whether its view may be too large.
-        Raises: as `find_place`."""
+        """Add missing messages (role, text, id); return whether the view may be too large. Raises: see `find_place`."""
         now = self.inputs.now
         messages = [ImportedMessage(role=role, text=text, occurred_at=now, id=id_) for role, text, id_ in said]
         if most_chars is not None and (size := sum(len(one.text) for one in messages)) > most_chars:

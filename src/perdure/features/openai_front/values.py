@@ -112,7 +112,7 @@ def _digest(*parts: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Anchor:
+class ConversationAnchor:
     """How a request names its conversation: `name` or id, the `user` whose chat it is, or the run whose answer it
     follows (`behind`); without any, the repeated messages decide."""
 
@@ -137,7 +137,7 @@ class Chat:
     texts: Sequence[ChatText]
     results: Sequence[str] = ()
     system: str = ""
-    anchor: Anchor = field(default_factory=Anchor)
+    anchor: ConversationAnchor = field(default_factory=ConversationAnchor)
     key: KeyId | str = ""
     is_retry: bool = False
     whole: str = ""

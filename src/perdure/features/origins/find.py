@@ -16,7 +16,7 @@ from perdure.domain.texts import keepers
 from perdure.engine.ports import Ports
 from perdure.features.origins.mentions import TEXT_TABLES, TextMentions
 from perdure.features.origins.tables import Erasures
-from perdure.features.origins.values import IN_VIEW, ForgetPreview, Found, Mention
+from perdure.features.origins.values import IN_VIEW, ForgetPreview, MatchedRow, Mention
 from perdure.storage.tx import Tx
 
 PAGE = 500
@@ -31,7 +31,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class TextLocation:
     """A row of a table in which the text was found, with its owner and key, and how it is shown to people."""
 
     table: str
@@ -92,7 +92,7 @@ async def scan(
     *,
     places: Sequence[Place] | None = None,
     progress: Progress = lambda what, done, total: None,
-) -> AsyncIterator[Sequence[Spot]]:
+) -> AsyncIterator[Sequence[TextLocation]]:
     """Yield the rows that contain the text of `redactor`, page by page; `places`: search only these."""
     owners = await ports.store.read(lambda tx: tx.owners.list(agent_id))
     targets = targets_of([*owners, ("agents", agent_id)])
@@ -119,7 +119,7 @@ def targets_of(owners: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def _scan_page(
     tx: Tx, table: str, owner_id: str, redactor: Redactor, after: Key | None
-) -> tuple[Sequence[Spot], Key | None]:
+) -> tuple[Sequence[TextLocation], Key | None]:
     """The spots in the next rows of an owner, and where to go on; None: the end."""
     page = tx.of(TextMentions).scan(table, owner_id, redactor, after=after, limit=PAGE)
     messages: Mapping[int, Message] = {}
@@ -127,14 +127,14 @@ def _scan_page(
         seqs = sorted({int(found.key[0]) for found in page.found})
         messages = {one.seq: one for one in tx.messages.list_by_seqs(AgentId(owner_id), seqs)}
     spots = [
-        Spot(table, owner_id, found.key, _mention(tx, table, owner_id, found, redactor, messages))
+        TextLocation(table, owner_id, found.key, _mention(tx, table, owner_id, found, redactor, messages))
         for found in page.found
     ]
     return spots, page.after
 
 
 def _mention(
-    tx: Tx, table: str, owner_id: str, found: Found, redactor: Redactor, messages: Mapping[int, Message]
+    tx: Tx, table: str, owner_id: str, found: MatchedRow, redactor: Redactor, messages: Mapping[int, Message]
 ) -> Mention:
     """Describe a row that was found: its place, id, name, and an excerpt. `messages`: those of such rows, by number."""
     place = TEXT_TABLES[table].place

@@ -25,7 +25,7 @@ from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.conversations.edit import recount_view
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.prompt.system_messages import renew_system_message
-from perdure.features.origins.find import Spot, resolve_text, scan
+from perdure.features.origins.find import TextLocation, resolve_text, scan
 from perdure.features.origins.mentions import TextMentions
 from perdure.features.origins.tables import Journal
 from perdure.features.origins.values import IN_FILES, IN_VIEW, ForgetResult, UndoResult
@@ -82,7 +82,7 @@ def check_idle(tx: Tx, agent_ids: Sequence[AgentId]) -> None:
 def _forget_step(
     tx: Tx,
     agent_id: AgentId,
-    spots: Sequence[Spot],
+    spots: Sequence[TextLocation],
     redactor: Redactor,
     correction: Correction | None,
     inputs: UnitInputs,
@@ -129,7 +129,7 @@ def _forget_waiting(
 
 
 def _forget_spot(
-    tx: Tx, spot: Spot, redactor: Redactor, inputs: UnitInputs, *, author: Author
+    tx: Tx, spot: TextLocation, redactor: Redactor, inputs: UnitInputs, *, author: Author
 ) -> CorrectionItem | None:
     """Take the text out of a row, and return what undoing that needs; None: the row has it no more."""
     match spot.mention.place:

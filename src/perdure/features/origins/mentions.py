@@ -13,7 +13,7 @@ from perdure.core.forgetting.corrections import Key, Place
 from perdure.core.forgetting.redaction import NO_RELATION, REDACTED, Redactor
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.messages import is_embedded
-from perdure.features.origins.values import Found, FoundPage
+from perdure.features.origins.values import MatchedRow, MatchedRowPage
 from perdure.storage.database import full_text as word_index
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import Row, restore, storable
@@ -99,7 +99,7 @@ class TextMentions(Table):
 
     def scan(
         self, table: str, owner_id: str, redactor: Redactor, *, after: Key | None = None, limit: int = 500
-    ) -> FoundPage:
+    ) -> MatchedRowPage:
         """Read the next `limit` rows of an owner (a tenth for wide tables), and return those that contain the text."""
         use = TEXT_TABLES[table]
         own = f"{use.of_owner} AND EXISTS (SELECT 1 FROM {use.owners} WHERE id = :owner AND org_id = :org_id)"
@@ -125,9 +125,9 @@ class TextMentions(Table):
         sql = f"SELECT {', '.join((*use.key, *use.texts))} FROM {table} WHERE {own} AND ({matches})"
         sql += f" ORDER BY {key}" if key else ""
         found = [_texts_of_row(use, row) for row in self._rows(sql, **params)]
-        return FoundPage([one for one in found if _holds(table, one, redactor)], last)
+        return MatchedRowPage([one for one in found if _holds(table, one, redactor)], last)
 
-    def redact(self, table: str, owner_id: str, redactor: Redactor, found: Sequence[Found]) -> None:
+    def redact(self, table: str, owner_id: str, redactor: Redactor, found: Sequence[MatchedRow]) -> None:
         """Take the text out of rows that were found; their checksums, words of search and vectors are renewed."""
         use = TEXT_TABLES[table]
         stamp: dict[str, int] = {}
@@ -207,13 +207,13 @@ class TextMentions(Table):
             queue_texts(self._db, number, [one.seq for one in messages if is_embedded(one)])
 
 
-def _texts_of_row(use: TextUse, row: Row) -> Found:
+def _texts_of_row(use: TextUse, row: Row) -> MatchedRow:
     """Return a row as the use of texts that it is."""
     texts = zip(use.texts, row[len(use.key) :], strict=True)
-    return Found(tuple(row[: len(use.key)]), {name: restore(text) for name, text in texts if text is not None})
+    return MatchedRow(tuple(row[: len(use.key)]), {name: restore(text) for name, text in texts if text is not None})
 
 
-def _holds(table: str, found: Found, redactor: Redactor) -> bool:
+def _holds(table: str, found: MatchedRow, redactor: Redactor) -> bool:
     """Whether a row contains the text, or is a summary that says the same."""
     return any(_redacted(table, name, text, redactor) != text for name, text in found.texts.items())
 

@@ -40,7 +40,7 @@ IN_FILES: tuple[Place, ...] = ("block_version", "graph", "schedule", "settings",
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MatchedRow:
     """A row with the text: its key beside the owner, and its texts by column."""
 
     key: Key
@@ -48,10 +48,10 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundPage:
+class MatchedRowPage:
     """The rows with the text among those that were read. `after`: the last key that was read; None: the end."""
 
-    found: Sequence[Found]
+    found: Sequence[MatchedRow]
     after: Key | None
 
 

@@ -61,7 +61,7 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Defined:
+class UsableDefinition:
     """What an agent makes of a definition: a helper or a command.
 
     Args:

@@ -30,8 +30,7 @@ def find_definitions(
 
     Only files that changed are read, so a call takes less than a millisecond when none did. Names are compared without
     letter case. Within a layer the first definition of a name counts. A file of the policy that can't be used still
-    takes its name from the others.
-    Raises: InvalidInput: the policy can't be read; see `load_policy`.
+    takes its name from the others. Raises: InvalidInput: the policy can't be read; see `load_policy`.
     """
     policy = load_policy(settings)
     counting: dict[str, Definition] = {}

@@ -184,8 +184,7 @@ def _parse(kind: Any, part: JsonPart) -> Any:
 
 
 def _parts(folder: Path, whole: JsonPart, name: str, usual: str) -> Iterator[JsonPart]:
-    """A plug-in's hooks or servers: from the usual file and the manifest's field (object or path). Raises:
-    FileInvalid."""
+    """Return a plug-in's hooks or servers, from the usual file and the manifest's field. Raises: FileInvalid."""
     if (folder / usual).is_file():
         yield read_json(folder, usual)
     for part in whole.at(name).parts() if whole.value.get(name) is not None else ():

@@ -35,7 +35,7 @@ from perdure.features.plugins.layers import find_definitions, no_definitions, pr
 from perdure.features.plugins.manifest import ROOT_VARIABLE, PluginServer, read_manifest
 from perdure.features.plugins.policy import load_policy
 from perdure.features.plugins.reading import DefinitionSource, read_source
-from perdure.features.plugins.staging import Staged, staged
+from perdure.features.plugins.staging import StagedPlugin, staged
 from perdure.library.parts.part import AsyncPart
 
 ADD_SERVER: Point[[App, str, str, Mapping[str, Any]], Awaitable[str]] = Point("add_server")
@@ -201,7 +201,7 @@ class AsyncPlugins(AsyncPart):
         if needing:
             raise InvalidInput(f"the plug-in {name!r} is needed by {', '.join(needing)}: disable these first")
 
-    async def _look(self, copy: Staged) -> PluginContents:
+    async def _look(self, copy: StagedPlugin) -> PluginContents:
         """What a copy of a plug-in would bring. Raises: InvalidInput."""
         settings = self._app.settings
         records = load_records(settings)

@@ -30,7 +30,7 @@ _SKIPPED = (".git", "__pycache__", ".DS_Store")
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedPlugin:
     """A copy of a plug-in, not installed yet. `source`: where it comes from; `name`: what its source calls it; `files`,
     `programs`: how many files it has, and how many of them can be executed."""
 
@@ -42,7 +42,7 @@ class Staged:
 
 
 @asynccontextmanager
-async def staged(source: str, parent: Path) -> AsyncIterator[Staged]:
+async def staged(source: str, parent: Path) -> AsyncIterator[StagedPlugin]:
     """A copy of a plug-in in a new folder of `parent`, removed at the end if it is still there.
 
     Args:
@@ -61,7 +61,7 @@ async def staged(source: str, parent: Path) -> AsyncIterator[Staged]:
             source, name = str(origin), str(origin)
         name = name.partition("#")[0].rstrip("/").removesuffix(".git").replace(":", "/").rpartition("/")[2]
         files, programs = await asyncio.to_thread(_copy, origin, work / "plugin")
-        yield Staged(work / "plugin", source, name, files, programs)
+        yield StagedPlugin(work / "plugin", source, name, files, programs)
     finally:
         await asyncio.to_thread(_remove, work)
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from perdure.core.errors import ScheduleInvalid
 from perdure.core.ids import AgentId, Ids, ScheduleId
 from perdure.domain.agents.units import COMPANIONS
-from perdure.domain.conversations.agent_copies import CopyPart, HeldRows
+from perdure.domain.conversations.agent_copies import CopyPart, FileRows
 from perdure.features.schedules.tables import Schedules
 from perdure.features.schedules.values import Schedule, check_timing
 from perdure.storage.tx import Tx
@@ -17,14 +17,14 @@ from perdure.storage.tx import Tx
 _ALL = 1_000_000
 
 
-def copy_schedules(tx: Tx, agent_id: AgentId, rows: HeldRows) -> Sequence[Schedule]:
+def copy_schedules(tx: Tx, agent_id: AgentId, rows: FileRows) -> Sequence[Schedule]:
     """Return the schedules of the agent's first conversation that go on, without callbacks; part of `CopyPart`."""
     found = tx.of(Schedules).page(agent_id, statuses=["active", "paused"], limit=_ALL, after=None)
     return [replace(schedule, callback=None) for schedule in found if not schedule.conversation_seq]
 
 
 def restore_schedules(
-    tx: Tx, agent_id: AgentId, schedules: Sequence[Schedule], rows: HeldRows, ids: Ids, at: datetime
+    tx: Tx, agent_id: AgentId, schedules: Sequence[Schedule], rows: FileRows, ids: Ids, at: datetime
 ) -> Sequence[str]:
     """Add copied schedules to the agent of a copy; return a sentence for each that can't fire any more."""
     left_out = []

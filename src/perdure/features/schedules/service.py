@@ -1,5 +1,4 @@
-"""Schedules of agents, which are fired by themselves: created, listed and cancelled, and what became of their times.
-Events from outside."""
+"""The library's calls for schedules of agents and their firings, and for events from outside."""
 
 from __future__ import annotations
 

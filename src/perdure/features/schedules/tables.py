@@ -15,7 +15,7 @@ from perdure.features.schedules.values import (
     Schedule,
     ScheduledMessage,
     ScheduleStatus,
-    Timing,
+    ScheduleTiming,
 )
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
@@ -31,7 +31,7 @@ _OWN = "EXISTS (SELECT 1 FROM agents a WHERE a.id = s.agent_id AND a.org_id = :o
 _TIMES = ("at", "starts_at", "ends_at")
 
 
-def _store_timing(timing: Timing) -> str:
+def _store_timing(timing: ScheduleTiming) -> str:
     """Return a timing as JSON for its column, without the fields that are None."""
     shape = {field.name: getattr(timing, field.name) for field in fields(timing)}
     shape |= {name: shape[name] and row_format.iso(shape[name]) for name in _TIMES}
@@ -40,13 +40,13 @@ def _store_timing(timing: Timing) -> str:
     return row_format.dump({name: value for name, value in shape.items() if value is not None})
 
 
-def _load_timing(text: str) -> Timing:
+def _load_timing(text: str) -> ScheduleTiming:
     shape = row_format.load(text)
     shape |= {name: row_format.from_iso(shape[name]) for name in _TIMES if name in shape}
     if "quiet" in shape:
         start, end, then = shape["quiet"]
         shape["quiet"] = QuietHours(start=time.fromisoformat(start), end=time.fromisoformat(end), then=then)
-    return Timing(**shape)
+    return ScheduleTiming(**shape)
 
 
 def _store_messages(messages: Sequence[ScheduledMessage]) -> str:

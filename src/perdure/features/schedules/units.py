@@ -22,8 +22,8 @@ NAME_CHARS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSchedule:
-    """A schedule to create; the fields are those of `Schedule` and `Timing`, times and quiet hours also as texts. By
-    default the zone is the agent's, and it starts one interval from now if there is an interval, else now."""
+    """A schedule to create; the fields are those of `Schedule` and `ScheduleTiming`, times and quiet hours also as
+    texts. By default the zone is the agent's, and it starts one interval from now if there is an interval, else now."""
 
     messages: tuple[values.ScheduledMessage, ...]
     name: str = ""
@@ -83,7 +83,7 @@ def create_schedule(
     )
 
 
-def timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> values.Timing:
+def timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> values.ScheduleTiming:
     """Return the checked timing of a new schedule; `agent_timezone` counts where it names no zone. Raises:
     TimeZoneUnknown, ScheduleInvalid, InvalidInput."""
     timezone = agent_timezone if new.timezone is None else new.timezone
@@ -105,7 +105,7 @@ def timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> values
             starts_at = starts_at + timedelta(seconds=new.every_s)
     elif starts_at <= now and new.every_s is not None:
         raise InvalidInput(f"starts_at is {new.starts_at}: the first time of an interval must be in the future")
-    return values.Timing(
+    return values.ScheduleTiming(
         at=moment("at", new.at),
         every_s=new.every_s,
         cron=None if new.cron is None else " ".join(new.cron.split()),
@@ -153,7 +153,7 @@ def next_times(schedule: values.Schedule, count: int) -> Sequence[datetime]:
     return [schedule.next_at, *islice(values.due_times(schedule.timing, schedule.next_at), count - 1)]
 
 
-def describe_timing(timing: values.Timing) -> str:
+def describe_timing(timing: values.ScheduleTiming) -> str:
     """Return when a schedule is due, such as `every 2 h (Europe/Rome), not 22:00-07:00`."""
     tz = zone(timing.timezone)
     if timing.at is not None:

@@ -62,7 +62,7 @@ class QuietHours:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class ScheduleTiming:
     """When something is due. Exactly one of `at`, `every_s` and `cron` is given.
 
     Args:
@@ -127,7 +127,7 @@ class Schedule:
     agent_id: AgentId
     seq: int = 0
     name: str = ""
-    timing: Timing
+    timing: ScheduleTiming
     action: Action = "message"
     messages: tuple[ScheduledMessage, ...] = ()
     conversation_seq: int = 0
@@ -183,7 +183,7 @@ class DuePlan:
 # --- due times
 
 
-def due_times(timing: Timing, after: datetime) -> Iterator[datetime]:
+def due_times(timing: ScheduleTiming, after: datetime) -> Iterator[datetime]:
     """Yield the due times behind `after`, in order, each once, without an end where there is none. Those in quiet hours
     are merged into one at the end of these hours, or left out, as `QuietHours.then` says."""
     tz, quiet, last, skipped = zone(timing.timezone), timing.quiet, after, 0
@@ -207,7 +207,9 @@ def due_times(timing: Timing, after: datetime) -> Iterator[datetime]:
             yield moment
 
 
-def plan_due(timing: Timing, *, next_at: datetime, firings: int, now: datetime, grace_s: float) -> DuePlan | None:
+def plan_due(
+    timing: ScheduleTiming, *, next_at: datetime, firings: int, now: datetime, grace_s: float
+) -> DuePlan | None:
     """What to do now about a schedule whose next due time is `next_at`; None: nothing is due. It was fired `firings`
     times before. A due time is missed if it is more than `grace_s` seconds ago, or the next one has come too. Each plan
     deals with `next_at` and leads to a later due time, so whatever the clock does, none is dealt with twice."""
@@ -233,7 +235,7 @@ def plan_due(timing: Timing, *, next_at: datetime, firings: int, now: datetime, 
 
 
 def _plan_to_fire(
-    timing: Timing, due_at: datetime, firings: int, *, missed: int, following: datetime | None
+    timing: ScheduleTiming, due_at: datetime, firings: int, *, missed: int, following: datetime | None
 ) -> DuePlan:
     """Return the plan that fires `due_at`; then comes `following`, or nothing after the last of `max_firings`."""
     is_last = timing.max_firings is not None and firings + 1 >= timing.max_firings
@@ -241,17 +243,17 @@ def _plan_to_fire(
     return DuePlan(due_at=due_at, fires=True, missed=missed, next_at=next_at, after_failure=following)
 
 
-def _count_due(timing: Timing, after: datetime, until: datetime, most: int = MISSED_COUNTED) -> int:
+def _count_due(timing: ScheduleTiming, after: datetime, until: datetime, most: int = MISSED_COUNTED) -> int:
     """Return how many due times lie after `after` and not after `until`; at most `most`."""
     return sum(1 for _ in islice(takewhile(lambda moment: moment <= until, due_times(timing, after)), most))
 
 
-def _count_passed(timing: Timing, first: datetime, following: datetime) -> int:
+def _count_passed(timing: ScheduleTiming, first: datetime, following: datetime) -> int:
     """Return how many due times a jump to `following` passes over: `first`, and those between the two."""
     return min(MISSED_COUNTED, 1 + _count_due(timing, first, following - _TICK))
 
 
-def _newest_due(timing: Timing, after: datetime, until: datetime, count: int) -> Sequence[datetime]:
+def _newest_due(timing: ScheduleTiming, after: datetime, until: datetime, count: int) -> Sequence[datetime]:
     """Return the newest due times, at most `count`, after `after` and not after `until`, oldest first."""
     span = _MINUTE * count
     while True:
@@ -262,7 +264,7 @@ def _newest_due(timing: Timing, after: datetime, until: datetime, count: int) ->
         span *= 4  # not all at once: there may be years of them
 
 
-def _next_time(timing: Timing, tz: tzinfo, after: datetime) -> datetime | None:
+def _next_time(timing: ScheduleTiming, tz: tzinfo, after: datetime) -> datetime | None:
     """Return the first due time after `after` in the timing's zone `tz`, whatever the quiet hours; None: none."""
     if timing.at is not None:
         return timing.at if timing.at > after else None
@@ -325,7 +327,7 @@ def instant(local: datetime, tz: tzinfo) -> datetime:
 # --- checks
 
 
-def check_timing(timing: Timing, *, now: datetime, interval_s: int) -> datetime:
+def check_timing(timing: ScheduleTiming, *, now: datetime, interval_s: int) -> datetime:
     """Check a new timing, whose due times lie at least `interval_s` seconds apart, and return the first of these.
     Raises: TimeZoneUnknown, ScheduleInvalid."""
     check_zone(timing.timezone)
@@ -356,7 +358,7 @@ def check_timing(timing: Timing, *, now: datetime, interval_s: int) -> datetime:
     return first
 
 
-def _check_numbers(timing: Timing) -> None:
+def _check_numbers(timing: ScheduleTiming) -> None:
     """Check the numbers and choices of a timing, whose types a caller may not keep. Raises: ScheduleInvalid."""
     for name, least, most in (
         ("every_s", 1, INTERVAL_MAX_S),
@@ -372,7 +374,7 @@ def _check_numbers(timing: Timing) -> None:
         raise ScheduleInvalid(f"what becomes of quiet hours is {timing.quiet.then!r:.80}: it can be 'move' or 'skip'")
 
 
-def _check_cron(timing: Timing, expression: str, *, now: datetime, interval_s: int) -> None:
+def _check_cron(timing: ScheduleTiming, expression: str, *, now: datetime, interval_s: int) -> None:
     """Check that a cron expression fires, and not too often. Raises: ScheduleInvalid."""
     if len(expression) > 200 or len(expression.split()) != 5:
         raise ScheduleInvalid(

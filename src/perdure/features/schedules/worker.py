@@ -175,7 +175,7 @@ REASON_CHARS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Fired:
+class FiringResult:
     """What was stored about a due time of `schedule`, and the run that was begun, which is still to be carried out.
     Without a `firing` nothing was stored: another process, which may reach the agent's model, deals with it."""
 
@@ -184,24 +184,24 @@ class Fired:
     run: Run | None = None
 
 
-class Overtaken(Conflict):
+class FiringConflict(Conflict):
     """Another process has dealt with the due time, or somebody has changed the schedule."""
 
 
 def fire(
     tx: Tx, schedule: Schedule, plan: DuePlan, request: RunRequest | None, refusal: str, inputs: UnitInputs
-) -> Fired:
+) -> FiringResult:
     """Carry a plan out in one transaction, if the schedule is as it was read; return what was stored.
 
     Args:
         request: of the run to begin; None: nothing is sent: the due time is passed over, or it is the companion that
             wakes.
         refusal: why nothing is sent, as the firing keeps it; empty: no reason.
-    Raises: Overtaken; NotFound: the schedule or its agent is gone.
+    Raises: FiringConflict; NotFound: the schedule or its agent is gone.
     """
     tx.agents.lock(schedule.agent_id)  # before the schedule and the run, as everywhere
     if tx.of(Schedules).get(schedule.id) != schedule:
-        raise Overtaken(f"{schedule.id} was fired or changed meanwhile")
+        raise FiringConflict(f"{schedule.id} was fired or changed meanwhile")
     run: Run | None = None
     run_id: RunId | None = None
     if plan.fires and DISCARDED in tx.agents.get(schedule.agent_id).tags:
@@ -220,7 +220,7 @@ def fire(
         except PerdureError as error:  # it is raised before anything is written
             late = inputs.now - plan.due_at > timedelta(seconds=inputs.settings.schedule_grace_s)
             if isinstance(error, ModelNotFound) and not late:
-                return Fired(schedule, None)
+                return FiringResult(schedule, None)
             refusal = str(error)
     outcome: Outcome = "fired" if run_id is not None else "failed" if plan.fires else "missed"
     if refusal == NOTHING_NEW:
@@ -236,8 +236,8 @@ def fire(
     next_at = plan.after_failure if plan.fires and outcome != "fired" else plan.next_at
     advanced = tx.of(Schedules).advance(schedule, firing, next_at=next_at, at=inputs.now)
     if advanced is None:
-        raise Overtaken(f"{schedule.id} was fired or changed meanwhile")
-    return Fired(advanced, firing, run)
+        raise FiringConflict(f"{schedule.id} was fired or changed meanwhile")
+    return FiringResult(advanced, firing, run)
 
 
 log = logging.getLogger(__name__)
@@ -301,7 +301,7 @@ class ScheduleWorker(Worker):
             fired = await self._fire(schedule, now)
         except StoreError:
             raise
-        except (Overtaken, NotFound):  # another process has fired it, or it was deleted
+        except (FiringConflict, NotFound):  # another process has fired it, or it was deleted
             return False
         except PerdureError as error:
             log.warning("%s was not fired: %s", schedule.id, error)
@@ -323,8 +323,8 @@ class ScheduleWorker(Worker):
             PASS_BEGUN(self._app, schedule.agent_id)
         return True
 
-    async def _fire(self, schedule: Schedule, now: datetime) -> Fired | None:
-        """Carry out a schedule's due time; None: it is not due. Raises: Overtaken, NotFound, StoreError."""
+    async def _fire(self, schedule: Schedule, now: datetime) -> FiringResult | None:
+        """Carry out a schedule's due time; None: it is not due. Raises: FiringConflict, NotFound, StoreError."""
         ports, request, refusal = self._ports, None, ""
         assert schedule.next_at is not None
         plan = plan_due(

@@ -28,7 +28,7 @@ class AdmissionRefused(InvalidInput):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerUse:
+class SkillLayer:
     """What a layer is for. `limit_chars`: of an entry; `most`: how many entries an agent may have; 0: none."""
 
     name: str
@@ -92,9 +92,9 @@ class NewEntry:
 
 
 @functools.cache
-def layers() -> Mapping[str, LayerUse]:
+def layers() -> Mapping[str, SkillLayer]:
     """The layers by their short names."""
-    return {name: LayerUse(**table) for name, table in _tables()["layers"].items()}
+    return {name: SkillLayer(**table) for name, table in _tables()["layers"].items()}
 
 
 @functools.cache

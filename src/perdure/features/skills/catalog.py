@@ -42,9 +42,8 @@ class SkillNotFound(NotFound):
 
 
 @dataclass(frozen=True, slots=True)
-class IndexLine:
-    """A line of the index. `key`: identifies it among those a conversation has seen, without a name that may be
-    erased."""
+class SkillIndexLine:
+    """A line of the skills' index. `key` identifies the skill without its name, which may be erased."""
 
     key: str
     name: str
@@ -111,20 +110,20 @@ def find_skill(tx: Tx, agent: Agent, name: str) -> SkillView:
     raise SkillNotFound(name, sorted({*files.by_name, *own}), files.why_refused(name))
 
 
-def build_index(tx: Tx, agent: Agent) -> Sequence[IndexLine]:
+def build_index(tx: Tx, agent: Agent) -> Sequence[SkillIndexLine]:
     """Return the lines of the agent's index, by name. Where there is no room for all, those of plug-ins are left out
     first, then the oldest of what it and people wrote."""
     files = file_skills(tx, agent)
     lines = [
-        IndexLine(f"skill/{one.name}", one.name, one.layer, one.description[:FILE_DESCRIPTION_CHARS])
+        SkillIndexLine(f"skill/{one.name}", one.name, one.layer, one.description[:FILE_DESCRIPTION_CHARS])
         for one in files.by_name.values()
         if not one.fields.get("disable_model_invocation")
     ]
-    own = [IndexLine(f"skill-{seq}", *line) for seq, *line in tx.of(Skills).index(agent.id)]
+    own = [SkillIndexLine(f"skill-{seq}", *line) for seq, *line in tx.of(Skills).index(agent.id)]
     lines = by_weight([*lines, *(line for line in own if files.is_free(line.name) and _may_have(tx, line.name))])
     shown = sorted(lines[:INDEX_LINES], key=lambda line: line.name)
     left = len(lines) - len(shown)
-    return [*shown, IndexLine("skill/", _MORE, "", f"{left} more: search_skills finds them")] if left else shown
+    return [*shown, SkillIndexLine("skill/", _MORE, "", f"{left} more: search_skills finds them")] if left else shown
 
 
 def is_skill_key(key: str) -> bool:

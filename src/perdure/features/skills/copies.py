@@ -10,7 +10,7 @@ from typing import Any
 from perdure.core.agents import Agent
 from perdure.core.ids import AgentId, Ids
 from perdure.core.text.forms import name_form
-from perdure.domain.conversations.agent_copies import CopyPart, HeldRows
+from perdure.domain.conversations.agent_copies import CopyPart, FileRows
 from perdure.domain.conversations.copy_values import HiddenText
 from perdure.features.skills.admission import AdmissionRefused, NewEntry, admit
 from perdure.features.skills.tables import Skills
@@ -30,7 +30,7 @@ class SkillCopy:
     versions: tuple[SkillVersion, ...]
 
 
-def copy_skills(tx: Tx, agent_id: AgentId, rows: HeldRows) -> Sequence[SkillCopy]:
+def copy_skills(tx: Tx, agent_id: AgentId, rows: FileRows) -> Sequence[SkillCopy]:
     """Return the agent's skills; part of `CopyPart`. Their evidence stays what it was, without the message: a copy's
     messages have ids of their own."""
     found = tx.of(Skills).list(agent_id, archived=None)
@@ -47,7 +47,7 @@ def copy_skills(tx: Tx, agent_id: AgentId, rows: HeldRows) -> Sequence[SkillCopy
 
 
 def restore_skills(
-    tx: Tx, agent_id: AgentId, copies: Sequence[SkillCopy], rows: HeldRows, ids: Ids, at: datetime
+    tx: Tx, agent_id: AgentId, copies: Sequence[SkillCopy], rows: FileRows, ids: Ids, at: datetime
 ) -> Sequence[str]:
     """Add copied skills to the agent of a copy; return a sentence for each that is left out, or put into the archive,
     because a rule refuses it: a file may say anything."""

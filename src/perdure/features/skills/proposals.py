@@ -34,8 +34,7 @@ class SkillTargets:
     name = "skill"
 
     def find(self, tx: Tx, call: MemoryCall, label: str) -> SkillTarget | None:
-        """Return the protected skill of this name, of the agent or of the one whose companion it is; None: there is
-        none, or a block has the name."""
+        """Return the protected skill of this name of the agent or its companion's agent; None: there is none."""
         owner = next(filter(None, MEMORY_OWNER(tx, call.agent)), call.agent)
         skill = tx.of(Skills).find(owner.id, label.strip())
         if skill is None or not skill.is_protected or tx.blocks.find(owner.id, label.strip()) is not None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from perdure.core.errors import MessageTooLarge
-from perdure.features.plugins.definitions import Defined, Definition
+from perdure.features.plugins.definitions import Definition, UsableDefinition
 from perdure.features.plugins.policy import Policy
 from perdure.features.plugins.tool_names import ResolvedTools, names_elsewhere, resolve_forbidden, resolve_tools
 
@@ -18,7 +18,7 @@ _WORD = re.compile(r"""(?:[^ \t\r\n"'\\]+|\\.|"[^"\\]*(?:\\.[^"\\]*)*"|'[^']*')+
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlashCommand(Defined):
+class SlashCommand(UsableDefinition):
     """A command that an agent's user may run.
 
     Args:

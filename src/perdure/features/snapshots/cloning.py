@@ -14,8 +14,8 @@ from perdure.core.ids import AgentId, BlockId, derived_id
 from perdure.core.passages import Passage
 from perdure.domain.archives.passages import find_own_archive
 from perdure.domain.conversations.agent_copies import (
+    FileRows,
     Forgotten,
-    HeldRows,
     copy_agent,
     list_forgotten,
     read_rows_of_copy,
@@ -26,11 +26,11 @@ from perdure.domain.conversations.copy_values import AgentCopy
 from perdure.domain.values import BATCH_CHARS
 from perdure.engine.conversations.reset import delete_agent
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.reading import AGAIN_MAX, ReadingChanged
+from perdure.engine.reading import AGAIN_MAX, ModelInputChanged
 from perdure.features.snapshots.copied_rows import ROWS_AT_ONCE, TABLES, AgentRows, BlockCopy, NewIds, Row
 from perdure.features.snapshots.moments import block_at, hash_of_request, request_of
 from perdure.features.snapshots.units import apply_moment, moment_of_copy, unforgotten_value
-from perdure.features.snapshots.values import BlockAt, Moment
+from perdure.features.snapshots.values import BlockRef, SavePoint
 from perdure.library.agents.agents import AGENT_STATES, RENAME_HELPS, SET_BELONGINGS, name_for
 from perdure.library.runs.steps import HAS_ERASED
 from perdure.library.transfer import copy_passages
@@ -50,7 +50,7 @@ Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Original:
+class _Source:
     """What a clone gets beside the log, read at one moment.
 
     Args:
@@ -72,7 +72,7 @@ class _Original:
 
 
 async def clone_agent(
-    moment: Moment, name: str, ports: Ports, *, author: Author, progress: Progress
+    moment: SavePoint, name: str, ports: Ports, *, author: Author, progress: Progress
 ) -> tuple[AgentId, Sequence[str]]:
     """Make an agent of this name from a moment of another one; return its id, and what it has not got, a sentence each.
 
@@ -89,14 +89,14 @@ async def clone_agent(
             passages = await copy_passages(ports, target, original.copy.passages)
             rows = await ports.store.read(_read_rows, original, passages)
             left = await ports.store.write(_finish, moment, original, rows, ports, ports.inputs(), author=author)
-        except ReadingChanged:  # a text was edited, forgotten or erased meanwhile
+        except ModelInputChanged:  # a text was edited, forgotten or erased meanwhile
             await delete_agent(target, ports)
             continue
         except BaseException:
             await delete_agent(target, ports)
             raise
         return target, left
-    raise ReadingChanged
+    raise ModelInputChanged
 
 
 async def _remove_given_up(source: AgentId, ports: Ports) -> None:
@@ -109,7 +109,7 @@ async def _remove_given_up(source: AgentId, ports: Ports) -> None:
             await delete_agent(agent.id, ports)
 
 
-def _begin(tx: Tx, moment: Moment, target: AgentId, name: str, inputs: UnitInputs, *, author: Author) -> None:
+def _begin(tx: Tx, moment: SavePoint, target: AgentId, name: str, inputs: UnitInputs, *, author: Author) -> None:
     """Add the hidden agent that becomes the clone."""
     check_name(name)
     name_for(tx, name, "refuse", helps=RENAME_HELPS)
@@ -132,7 +132,7 @@ def _begin(tx: Tx, moment: Moment, target: AgentId, name: str, inputs: UnitInput
     )
 
 
-def _read_original(tx: Tx, moment: Moment, target: AgentId, at: datetime) -> _Original:
+def _read_original(tx: Tx, moment: SavePoint, target: AgentId, at: datetime) -> _Source:
     """Read what a clone `target` gets beside the log, with the memory that the original has now."""
     source, upto = moment.agent_id, moment.upto_seq + 1
     forgotten, found = list_forgotten(tx, source), _copied_blocks(tx, moment)
@@ -142,7 +142,7 @@ def _read_original(tx: Tx, moment: Moment, target: AgentId, at: datetime) -> _Or
     seqs = [one.seq for one in tx.conversations.list(source, limit=_NEWEST)]
     lines = {seq: tx.messages.list(source, conversation_seq=seq, limit=_NEWEST, before_seq=upto) for seq in seqs}
     copy = copy_agent(tx, source, lines)
-    return _Original(
+    return _Source(
         at=at,
         revision=tx.agents.get(source).settings_revision,
         forgotten=forgotten,
@@ -161,7 +161,7 @@ def _read_original(tx: Tx, moment: Moment, target: AgentId, at: datetime) -> _Or
     )
 
 
-async def _copy_rows(moment: Moment, ids: NewIds, ports: Ports, progress: Progress) -> None:
+async def _copy_rows(moment: SavePoint, ids: NewIds, ports: Ports, progress: Progress) -> None:
     """Copy the log up to the moment, some rows at a time."""
     upto, done = await ports.store.read(_end_of, moment), 0
 
@@ -179,8 +179,8 @@ async def _copy_rows(moment: Moment, ids: NewIds, ports: Ports, progress: Progre
             progress(done)
 
 
-async def _copy_blocks(original: _Original, ports: Ports) -> None:
-    """Copy the blocks with their versions, some at a time. Raises: ReadingChanged: one of them was deleted."""
+async def _copy_blocks(original: _Source, ports: Ports) -> None:
+    """Copy the blocks with their versions, some at a time. Raises: ModelInputChanged: one of them was deleted."""
     blocks, place, after = original.blocks, 0, -1
 
     def begin(tx: Tx) -> None:
@@ -194,7 +194,7 @@ async def _copy_blocks(original: _Original, ports: Ports) -> None:
         while place < len(blocks) and rows < ROWS_AT_ONCE and chars < BATCH_CHARS:
             found = tx.of(AgentRows).add_versions(blocks[place], after)
             if not found:
-                raise ReadingChanged
+                raise ModelInputChanged
             rows, chars = rows + len(found), chars + sum(len(row["value"]) + len(row["diff"]) for row in found)
             is_whole = found[-1]["version"] == blocks[place].at.version
             place, after = (place + 1, -1) if is_whole else (place, found[-1]["version"])
@@ -206,14 +206,14 @@ async def _copy_blocks(original: _Original, ports: Ports) -> None:
         place, after = await ports.store.write(copy_some, place, after)
 
 
-def _copied_blocks(tx: Tx, moment: Moment) -> Sequence[tuple[BlockAt, int | None]]:
+def _copied_blocks(tx: Tx, moment: SavePoint) -> Sequence[tuple[BlockRef, int | None]]:
     """Return the blocks of a moment, and the present blocks that only other conversations show, each with the number of
     the conversation that it belongs to."""
     source, line, labels = moment.agent_id, moment.conversation_seq, [at.label for at in moment.blocks]
     alone = {at.label for at in moment.blocks if at.isolated}
     own = [at for at in moment.blocks if not at.isolated]
     own += [block_at(block) for block in tx.blocks.list_by_agent(source, _NO_LINE) if block.label in alone]
-    found: list[tuple[BlockAt, int | None]] = [(at, None) for at in sorted(own, key=lambda at: labels.index(at.label))]
+    found: list[tuple[BlockRef, int | None]] = [(at, None) for at in sorted(own, key=lambda at: labels.index(at.label))]
     found += [(at, line) for at in moment.blocks if at.isolated]
     for other in tx.conversations.list(source, limit=_NEWEST):
         for block_id in tx.blocks.list_isolated(source, other.seq).values() if other.seq != line else ():
@@ -221,7 +221,7 @@ def _copied_blocks(tx: Tx, moment: Moment) -> Sequence[tuple[BlockAt, int | None
     return found
 
 
-def _end_of(tx: Tx, moment: Moment) -> Mapping[str, int]:
+def _end_of(tx: Tx, moment: SavePoint) -> Mapping[str, int]:
     """Return the last numbers of what a moment holds, by the names in `LogTable.upto`."""
     last = {"last_run": _NEWEST, "last_step": _NEWEST, "last_prefix": _NEWEST}
     if moment.step_id is not None:
@@ -231,7 +231,7 @@ def _end_of(tx: Tx, moment: Moment) -> Mapping[str, int]:
     return {"upto": moment.upto_seq, "revision": moment.settings_revision, **of_line, **last}
 
 
-def _read_rows(tx: Tx, original: _Original, passages: Mapping[str, Passage]) -> HeldRows:
+def _read_rows(tx: Tx, original: _Source, passages: Mapping[str, Passage]) -> FileRows:
     """Return the rows that the clone has."""
     target = original.ids.target
     seqs = [one.seq for one in tx.conversations.list(target, limit=_NEWEST)]
@@ -239,16 +239,15 @@ def _read_rows(tx: Tx, original: _Original, passages: Mapping[str, Passage]) -> 
 
 
 def _finish(
-    tx: Tx, moment: Moment, original: _Original, rows: HeldRows, ports: Ports, inputs: UnitInputs, *, author: Author
+    tx: Tx, moment: SavePoint, original: _Source, rows: FileRows, ports: Ports, inputs: UnitInputs, *, author: Author
 ) -> Sequence[str]:
-    """Give the clone the rest, check its next request, and show it. Raises: ReadingChanged: a text of the original was
-    changed since it was read."""
+    """Finish the clone, check its next request, and show it. Raises: ModelInputChanged: the original changed."""
     source_id, target = moment.agent_id, original.ids.target
     tx.agents.lock(source_id)
     source, forgotten = tx.agents.get(source_id), original.forgotten
     is_changed = source.settings_revision != original.revision or list_forgotten(tx, source_id) != forgotten
     if is_changed or any(HAS_ERASED(tx, source_id, original.at)):
-        raise ReadingChanged
+        raise ModelInputChanged
     left = [*restore_agent(tx, target, original.copy, rows, author=author, ids=inputs.ids, at=inputs.now)]
     left += _copy_belongings(tx, moment, target, ports)
     for block in original.blocks:
@@ -277,7 +276,7 @@ def _finish(
     return left
 
 
-def _copy_belongings(tx: Tx, moment: Moment, target: AgentId, ports: Ports) -> Sequence[str]:
+def _copy_belongings(tx: Tx, moment: SavePoint, target: AgentId, ports: Ports) -> Sequence[str]:
     """Give the clone the folders and the shared archives that the original has now; return what is left out."""
     source = moment.agent_id
     own = find_own_archive(tx, source)

@@ -15,7 +15,7 @@ from typing import Any
 
 from perdure.core.ids import PREFIXES, AgentId, BlockId, derived_id, derived_run_id, id_in_other_run, run_of
 from perdure.core.messages import is_embedded
-from perdure.features.snapshots.values import BlockAt, Moment
+from perdure.features.snapshots.values import BlockRef, SavePoint
 from perdure.storage import migrations
 from perdure.storage.database import full_text as word_index
 from perdure.storage.database.row_format import insert_into, storable
@@ -118,7 +118,7 @@ class BlockCopy:
         line: the number of the conversation that alone has it; None: the agent has it.
     """
 
-    at: BlockAt
+    at: BlockRef
     id: BlockId
     value: str
     line: int | None
@@ -209,8 +209,7 @@ class AgentRows(Table):
         )
 
     def add_versions(self, copy: BlockCopy, after: int) -> Sequence[Row]:
-        """Add the versions behind `after` to the copy of a block, under their numbers; return some of them, empty: the
-        block is not there any more."""
+        """Copy the versions after `after` of a block, by number; return some of them, none if the block is gone."""
         names, upto = ", ".join(VERSION_CHECKSUMS.columns), copy.at.version
         found = self._rows(
             f"SELECT {names} FROM block_versions WHERE block_id = :id AND version > :after AND version <= :version"
@@ -242,7 +241,7 @@ class AgentRows(Table):
             )
             self._run("UPDATE blocks SET version = :version WHERE id = :id", id=block_id, version=version)
 
-    def finish(self, agent_id: AgentId, moment: Moment) -> None:
+    def finish(self, agent_id: AgentId, moment: SavePoint) -> None:
         """Set the counters of an agent that got another one's log up to a moment, and end what is unfinished in it."""
         own, upto = own_agent(self._db, self._org_id, agent_id), moment.upto_seq
         self._run(

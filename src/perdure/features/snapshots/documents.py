@@ -24,7 +24,16 @@ from perdure.engine.ports import UnitInputs
 from perdure.features.snapshots.copied_rows import TABLES, AgentRows, NewIds, Row, columns_of
 from perdure.features.snapshots.moments import hash_of_request, request_of, rows_of
 from perdure.features.snapshots.units import apply_moment, moment_of_copy, restore, unforgotten_value
-from perdure.features.snapshots.values import HASH, VERSION, BlockAt, Clone, Moment, Restored, SnapshotDocument, hash_of
+from perdure.features.snapshots.values import (
+    HASH,
+    VERSION,
+    BlockRef,
+    Clone,
+    Restored,
+    SavePoint,
+    SnapshotDocument,
+    hash_of,
+)
 from perdure.library.agents.agents import RENAME_HELPS, name_for
 from perdure.storage.database.row_format import load, storable
 from perdure.storage.tables.message_rows import PARTS
@@ -40,7 +49,7 @@ def _adapter() -> TypeAdapter[SnapshotDocument]:
     return TypeAdapter(SnapshotDocument)
 
 
-def build_document(tx: Tx, moment: Moment, inputs: UnitInputs) -> dict[str, Any]:
+def build_document(tx: Tx, moment: SavePoint, inputs: UnitInputs) -> dict[str, Any]:
     """Return a moment of an agent as one object, with all that its next request is built of. Raises: NotFound."""
     agent, rows = tx.agents.get(moment.agent_id), _rows(tx, moment)
     forgotten = forgotten_texts(tx, agent.id)
@@ -64,7 +73,7 @@ def build_document(tx: Tx, moment: Moment, inputs: UnitInputs) -> dict[str, Any]
     return {**shape, HASH: hash_of(shape)}
 
 
-def _block(tx: Tx, at: BlockAt, forgotten: Forgotten) -> Block | None:
+def _block(tx: Tx, at: BlockRef, forgotten: Forgotten) -> Block | None:
     """Return a block of a moment with its value there; None: it was deleted."""
     if (value := unforgotten_value(tx, at, forgotten)) is None:
         return None
@@ -73,7 +82,7 @@ def _block(tx: Tx, at: BlockAt, forgotten: Forgotten) -> Block | None:
     return replace(block, label=at.label, value=value, version=at.version, limit_chars=limit)
 
 
-def _rows(tx: Tx, moment: Moment) -> dict[str, list[Row]]:
+def _rows(tx: Tx, moment: SavePoint) -> dict[str, list[Row]]:
     """Return the log rows that the next request is built from: messages in view as shown now, their runs, the prefix
     with its summaries, and the steps that sent it."""
     agent_id, seq = moment.agent_id, moment.conversation_seq

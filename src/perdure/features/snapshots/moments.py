@@ -18,7 +18,7 @@ from perdure.core.messages import Message, parts_to_json
 from perdure.core.runs import Prefix, Run, RunFilter, RunKey, Step, StepFilter
 from perdure.engine.compaction.room import without_open_calls
 from perdure.engine.records.rows import NEWEST
-from perdure.features.snapshots.values import BlockAt, Moment, QueuedRequest
+from perdure.features.snapshots.values import BlockRef, QueuedRequest, SavePoint
 from perdure.storage.tx import Tx
 
 SHAPING = ("agent_type", "model", "follows_default", "timezone", "system", "settings")
@@ -30,7 +30,7 @@ LATER_STEPS = 50
 """Steps behind one among which the next of its conversation is looked for."""
 
 
-def take(tx: Tx, agent_id: AgentId, conversation_seq: int, step: Step | None = None) -> Moment:
+def take(tx: Tx, agent_id: AgentId, conversation_seq: int, step: Step | None = None) -> SavePoint:
     """Return the agent and a conversation as they are now, or as a step of the conversation left them. The caller has
     locked the agent. Raises: NotFound; ConversationBusy: a run has not ended."""
     conversation = tx.conversations.get_state(agent_id, conversation_seq).conversation
@@ -40,7 +40,7 @@ def take(tx: Tx, agent_id: AgentId, conversation_seq: int, step: Step | None = N
     shaping: Any = before or agent
     tool_ids = [tool.id for tool in tx.tools.list_by_agent(agent.id)] if before is None else before.tool_ids
     tools = tx.tools.list_by_ids([ToolId(one) for one in tool_ids])
-    return Moment(
+    return SavePoint(
         agent_id=agent.id,
         conversation_id=conversation.id,
         conversation_seq=conversation.seq,
@@ -53,7 +53,7 @@ def take(tx: Tx, agent_id: AgentId, conversation_seq: int, step: Step | None = N
 
 
 def _now(tx: Tx, agent: Agent, conversation: Conversation) -> dict[str, Any]:
-    """Return the conversation as it is, by fields of a `Moment`. Raises: ConversationBusy."""
+    """Return the conversation as it is, by fields of a `SavePoint`. Raises: ConversationBusy."""
     waiting: list[QueuedRequest] = []
     where = RunFilter(agent_ids=(agent.id,), conversation_seq=conversation.seq, statuses=("queued", "running"))
     for run in tx.runs.page(where, limit=ALL, newest_first=False):
@@ -80,9 +80,9 @@ def _now(tx: Tx, agent: Agent, conversation: Conversation) -> dict[str, Any]:
     }
 
 
-def block_at(block: Block, isolated: bool = False) -> BlockAt:
+def block_at(block: Block, isolated: bool = False) -> BlockRef:
     """Return a block at its version."""
-    return BlockAt(id=block.id, label=block.label, version=block.version, isolated=isolated)
+    return BlockRef(id=block.id, label=block.label, version=block.version, isolated=isolated)
 
 
 def _blocks(tx: Tx, agent_id: AgentId, conversation_seq: int) -> Iterator[tuple[Block, bool]]:
@@ -144,7 +144,7 @@ def _next_step(tx: Tx, conversation: Conversation, step: Step) -> Step | None:
 
 def _blocks_at(
     tx: Tx, agent: Agent, conversation: Conversation, prefix: Prefix, run: Run, step: Step, at: datetime
-) -> tuple[Sequence[BlockAt], Mapping[str, int]]:
+) -> tuple[Sequence[BlockRef], Mapping[str, int]]:
     """Return the blocks that the agent had at the end of a step, and which of their versions the log had shown.
 
     Args:
@@ -157,7 +157,7 @@ def _blocks_at(
                 found[BlockId(key)] = (tx.blocks.get(BlockId(key)), False)
             except NotFound:
                 continue
-    blocks: list[BlockAt] = []
+    blocks: list[BlockRef] = []
     seen: dict[str, int] = {}
     for block, isolated in found.values():
         versions = tx.blocks.versions(block.id, limit=VERSIONS)
@@ -166,7 +166,7 @@ def _blocks_at(
             continue
         shown = [one for one in known if one.created_at <= step.created_at or one.author.run_id == run.id]
         version, label = known[0].version, known[0].label
-        blocks.append(BlockAt(id=block.id, label=label, version=version, isolated=isolated))
+        blocks.append(BlockRef(id=block.id, label=label, version=version, isolated=isolated))
         if shown:
             seen[block.id] = shown[0].version
     return blocks, seen
@@ -183,7 +183,7 @@ def _is_of_later_run(tx: Tx, version: BlockVersion, run: Run) -> bool:
         return False
 
 
-def rows_of(tx: Tx, moment: Moment, from_seq: int) -> Sequence[Message]:
+def rows_of(tx: Tx, moment: SavePoint, from_seq: int) -> Sequence[Message]:
     """Return the messages in view at a moment, from one on, as they are shown now: without what was removed since, but
     including those that have left the view."""
     rows = tx.messages.list(
@@ -198,7 +198,7 @@ def rows_of(tx: Tx, moment: Moment, from_seq: int) -> Sequence[Message]:
     return [row for row in rows if not any(first <= row.seq <= last for first, last, *_ in moment.gaps)]
 
 
-def request_of(tx: Tx, moment: Moment) -> bytes:
+def request_of(tx: Tx, moment: SavePoint) -> bytes:
     """Return what the request that follows a moment begins with, read from the log."""
     if moment.prefix_seq is None:
         return _plain_bytes(rows_of(tx, moment, moment.first_seq))

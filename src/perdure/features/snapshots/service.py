@@ -15,7 +15,7 @@ from perdure.features.snapshots.cloning import clone_agent
 from perdure.features.snapshots.documents import build_document, load_document, read_document, restore_document
 from perdure.features.snapshots.moments import take
 from perdure.features.snapshots.tables import Snapshots
-from perdure.features.snapshots.values import NOTE_CHARS, Clone, Moment, Restored, Snapshot
+from perdure.features.snapshots.values import NOTE_CHARS, Clone, Restored, SavePoint, Snapshot
 from perdure.library.ids import is_id_start, resolve_id
 from perdure.library.parts.checks import check_limit, check_number, check_text, outside
 from perdure.library.parts.part import AsyncPart, find_conversation, reads, writes
@@ -130,7 +130,7 @@ class AsyncSnapshots(AsyncPart):
         made, left = await clone_agent(moment, name, self._ports, author=author or outside(), progress=progress)
         return Clone(agent_id=made, name=name, left=left)
 
-    def _moment(self, tx: Tx, number: int | None, step: str | None, conversation: ConversationId | None) -> Moment:
+    def _moment(self, tx: Tx, number: int | None, step: str | None, conversation: ConversationId | None) -> SavePoint:
         """The moment of a snapshot or of a step; of neither, now. Raises: NotFound, InvalidInput, ConversationBusy."""
         if number is not None and step is not None:
             raise InvalidInput("give a snapshot's number or a step, not both")

@@ -10,16 +10,16 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from perdure.core.ids import AgentId
-from perdure.features.snapshots.values import Moment, Snapshot
+from perdure.features.snapshots.values import SavePoint, Snapshot
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.table import OWN_AGENT, Table, first, own_agent
 
 
 @functools.cache
-def moment_adapter() -> TypeAdapter[Moment]:
+def moment_adapter() -> TypeAdapter[SavePoint]:
     """What makes JSON of a moment, and reads it."""
-    return TypeAdapter(Moment)
+    return TypeAdapter(SavePoint)
 
 
 _MOMENT = row_format.Codec(

@@ -26,7 +26,7 @@ from perdure.engine.records.rows import NEWEST, decode_drafts, encode_drafts
 from perdure.features.snapshots.copied_rows import NewIds
 from perdure.features.snapshots.moments import hash_of_request, next_request, request_of, take
 from perdure.features.snapshots.tables import Snapshots
-from perdure.features.snapshots.values import BlockAt, Moment, Restored, Snapshot, SnapshotReason
+from perdure.features.snapshots.values import BlockRef, Restored, SavePoint, Snapshot, SnapshotReason
 from perdure.storage.tx import Tx
 
 STALE = -1
@@ -34,13 +34,13 @@ STALE = -1
 
 
 @dataclass(slots=True)
-class _Work:
+class _RestoreWork:
     """One restore. `versions`: block -> the version that it has now in place of the moment's; `left`: what is not as it
     was, a sentence each; `forgotten`: texts that are not brought back."""
 
     tx: Tx
     agent_id: AgentId
-    moment: Moment
+    moment: SavePoint
     inputs: UnitInputs
     author: Author
     shared: bool
@@ -50,7 +50,7 @@ class _Work:
 
 
 def keep(
-    tx: Tx, moment: Moment, reason: SnapshotReason, inputs: UnitInputs, *, note: str = "", author: Author
+    tx: Tx, moment: SavePoint, reason: SnapshotReason, inputs: UnitInputs, *, note: str = "", author: Author
 ) -> Snapshot:
     """Keep a moment of an agent, and return its snapshot. Raises: NotFound."""
     snapshot = Snapshot(
@@ -59,7 +59,7 @@ def keep(
     return tx.of(Snapshots).add(snapshot)
 
 
-def restore(tx: Tx, moment: Moment, inputs: UnitInputs, *, author: Author, shared: bool) -> Restored:
+def restore(tx: Tx, moment: SavePoint, inputs: UnitInputs, *, author: Author, shared: bool) -> Restored:
     """Bring an agent back to one of its moments, after keeping what it is now. Messages after the moment leave the
     view, and stay in the log.
 
@@ -86,7 +86,7 @@ def restore(tx: Tx, moment: Moment, inputs: UnitInputs, *, author: Author, share
     )
 
 
-def moment_of_copy(tx: Tx, moment: Moment, conversation_seq: int, ids: NewIds) -> Moment:
+def moment_of_copy(tx: Tx, moment: SavePoint, conversation_seq: int, ids: NewIds) -> SavePoint:
     """Return a moment for a copy of the agent, whose rows have these new ids, and for one of its conversations.
     Everything beside blocks counts as shown."""
     conversation = tx.conversations.get_by_seq(ids.target, conversation_seq)
@@ -106,7 +106,7 @@ def moment_of_copy(tx: Tx, moment: Moment, conversation_seq: int, ids: NewIds) -
 def apply_moment(
     tx: Tx,
     agent_id: AgentId,
-    moment: Moment,
+    moment: SavePoint,
     inputs: UnitInputs,
     *,
     author: Author,
@@ -122,7 +122,7 @@ def apply_moment(
     Raises: NotFound, SnapshotDiffers.
     """
     forgotten = forgotten_texts(tx, agent_id) if forgotten is None else forgotten
-    work = _Work(tx, agent_id, moment, inputs, author, shared, forgotten=forgotten)
+    work = _RestoreWork(tx, agent_id, moment, inputs, author, shared, forgotten=forgotten)
     expected = hash_of_request(request_of(tx, moment)) if expected is None else expected
     _restore_agent(work)
     _restore_tools(work)
@@ -140,7 +140,7 @@ def apply_moment(
     return work.left
 
 
-def _restore_agent(work: _Work) -> None:
+def _restore_agent(work: _RestoreWork) -> None:
     """Give the agent the settings that it had. Those that only features change stay."""
     tx, moment = work.tx, work.moment
     agent = tx.agents.get(work.agent_id)
@@ -167,7 +167,7 @@ def _restore_agent(work: _Work) -> None:
         tx.agents.put(replace(after, updated_at=work.inputs.now, updated_by=work.author.id))
 
 
-def _restore_tools(work: _Work) -> None:
+def _restore_tools(work: _RestoreWork) -> None:
     """Give the agent the tools that it had."""
     tx, had = work.tx, dict(zip(work.moment.tool_ids, work.moment.tool_names, strict=True))
     now = {tool.id: tool.spec.name for tool in tx.tools.list_by_agent(work.agent_id)}
@@ -178,7 +178,7 @@ def _restore_tools(work: _Work) -> None:
     tx.tools.attach(work.agent_id, *(tool.spec.name for tool in there.values()))
 
 
-def _restore_blocks(work: _Work) -> None:
+def _restore_blocks(work: _RestoreWork) -> None:
     """Give the agent the blocks that it had, each with its value, as a new version."""
     tx, agent_id, moment = work.tx, work.agent_id, work.moment
     own = {block.id: block for block in moment.blocks if not block.isolated}
@@ -204,12 +204,12 @@ def _restore_blocks(work: _Work) -> None:
         BLOCKS_CHANGED(tx, agent_id)
 
 
-def _label_at(tx: Tx, at: BlockAt) -> str:
+def _label_at(tx: Tx, at: BlockRef) -> str:
     """Return the label that a block had at a version."""
     return tx.blocks.version(BlockId(at.id), at.version).label
 
 
-def unforgotten_value(tx: Tx, at: BlockAt, forgotten: Forgotten) -> str | None:
+def unforgotten_value(tx: Tx, at: BlockRef, forgotten: Forgotten) -> str | None:
     """Return the value of a version of a block, without what was forgotten since; None: the block is gone."""
     try:
         version = tx.blocks.version(BlockId(at.id), at.version)
@@ -221,7 +221,7 @@ def unforgotten_value(tx: Tx, at: BlockAt, forgotten: Forgotten) -> str | None:
     return value
 
 
-def _restore_value(work: _Work, at: BlockAt) -> None:
+def _restore_value(work: _RestoreWork, at: BlockRef) -> None:
     """Give a block the value of a version, without what was forgotten since, unless others have the block too."""
     tx, block = work.tx, work.tx.blocks.get(BlockId(at.id))
     before = tx.blocks.version(block.id, at.version)
@@ -246,7 +246,7 @@ def _restore_value(work: _Work, at: BlockAt) -> None:
     work.versions[at.id] = after.version
 
 
-def _restore_view(work: _Work, agent: Agent, conversation: Conversation) -> bool:
+def _restore_view(work: _RestoreWork, agent: Agent, conversation: Conversation) -> bool:
     """Bring the conversation's view back, and what it waits for; return whether its prefix is the moment's."""
     tx, moment = work.tx, work.moment
     agent_id, seq = agent.id, conversation.seq
@@ -278,7 +278,7 @@ def _restore_view(work: _Work, agent: Agent, conversation: Conversation) -> bool
     return is_fresh
 
 
-def _put_view(work: _Work, conversation: Conversation, rows: Sequence[Message], overcount: int) -> None:
+def _put_view(work: _RestoreWork, conversation: Conversation, rows: Sequence[Message], overcount: int) -> None:
     """Store how the rows in view are shown, and their tokens."""
     stubs = work.moment.stubs
     tokens = sum(row_tokens(row, stubs, work.inputs.counter) for row in rows)
@@ -287,13 +287,13 @@ def _put_view(work: _Work, conversation: Conversation, rows: Sequence[Message], 
     )
 
 
-def _version_now(work: _Work, key: str, version: int) -> int:
+def _version_now(work: _RestoreWork, key: str, version: int) -> int:
     """Return the version of a block to note as shown, if a new version restores the moment's value."""
     at = next((one for one in work.moment.blocks if one.id == key), None)
     return work.versions.get(key, version) if at is not None and at.version == version else version
 
 
-def _copy_prefix(work: _Work, before: Prefix, conversation: Conversation, revision: int) -> Prefix:
+def _copy_prefix(work: _RestoreWork, before: Prefix, conversation: Conversation, revision: int) -> Prefix:
     """Store the moment's prefix again, for the agent as it is from now on, and return it."""
     seen = {key: _version_now(work, key, version) for key, version in before.seen.items()}
     parts = dict(before.parts)
@@ -314,7 +314,7 @@ def _copy_prefix(work: _Work, before: Prefix, conversation: Conversation, revisi
     )
 
 
-def _is_outdated(work: _Work, prefix: Prefix) -> bool:
+def _is_outdated(work: _RestoreWork, prefix: Prefix) -> bool:
     """Return whether a prefix may repeat what must not be said again: since it was made, a text was forgotten, or a
     message in view or behind a summary has changed."""
     if any(forgotten_at >= prefix.created_at for _, forgotten_at in work.forgotten):
@@ -323,7 +323,7 @@ def _is_outdated(work: _Work, prefix: Prefix) -> bool:
     return any(node.revised_at is not None and node.revised_at >= prefix.created_at for node in nodes)
 
 
-def _restore_queue(work: _Work) -> None:
+def _restore_queue(work: _RestoreWork) -> None:
     """Let the requests wait again that waited at the moment."""
     tx, moment, inputs = work.tx, work.moment, work.inputs
     for waiting in moment.queue:

@@ -22,7 +22,7 @@ SnapshotReason = Literal["manual", "before_restore"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlockAt:
+class BlockRef:
     """A block at a version. `isolated`: only the conversation has it, in place of the agent's of this label."""
 
     id: str
@@ -43,7 +43,7 @@ class QueuedRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class SavePoint:
     """An agent and one of its conversations at one moment. Messages, versions, prefixes and summaries are named by
     their numbers: they lie in the log, so what is forgotten or erased there is gone here too.
 
@@ -83,7 +83,7 @@ class Moment:
     conversation_settings: Mapping[str, Any] = field(default_factory=dict)
     tool_ids: Sequence[str] = ()
     tool_names: Sequence[str] = ()
-    blocks: Sequence[BlockAt] = ()
+    blocks: Sequence[BlockRef] = ()
     queue: Sequence[QueuedRequest] = ()
 
 
@@ -94,7 +94,7 @@ class Snapshot:
     agent_id: AgentId
     number: int = 0
     reason: SnapshotReason
-    moment: Moment
+    moment: SavePoint
     note: str = ""
     created_by: str | None = None
     created_at: datetime
@@ -158,7 +158,7 @@ class SnapshotDocument:
     name: str
     description: str | None = None
     made_at: datetime
-    moment: Moment
+    moment: SavePoint
     blocks: Sequence[Block]
     request_hash: str
     earlier_messages: int

@@ -26,7 +26,7 @@ from perdure.domain.agents.options import CONTEXT_ENGINE
 from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, update_agent
 from perdure.domain.blocks.units import BLOCKS_CHANGED
 from perdure.domain.secrets import replace_secrets
-from perdure.engine.approvals.answers import Pending, find_all_pending
+from perdure.engine.approvals.answers import WaitingCalls, find_all_pending
 from perdure.engine.approvals.askers import helpers_waiting
 from perdure.engine.conversations.reset import delete, delete_agent
 from perdure.engine.ports import Ports, UnitInputs, in_effect
@@ -62,7 +62,7 @@ Changes = AgentChanges | Callable[[Agent], AgentChanges]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Belongings:
+class AgentAttachments:
     """New blocks, tools, folders, identities and secrets, each as a whole set; None leaves the current ones.
 
     Args:
@@ -77,11 +77,11 @@ class Belongings:
     of_features: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-NO_BELONGINGS = Belongings()
+NO_BELONGINGS = AgentAttachments()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholeAgent:
+class FullAgent:
     """An agent with everything that belongs to it, as one transaction reads it.
 
     Args:
@@ -100,7 +100,7 @@ class WholeAgent:
     message_ids: Sequence[MessageId]
     run: Run | None
     secrets: Sequence[Secret]
-    pending: Pending | None
+    pending: WaitingCalls | None
     of_features: Mapping[str, Any]
 
 
@@ -111,7 +111,7 @@ class AllAgents(AsyncPart):
         self,
         new: NewAgent,
         *,
-        belongings: Belongings = NO_BELONGINGS,
+        belongings: AgentAttachments = NO_BELONGINGS,
         messages: Sequence[NewMessage] = (),
         same_name: SameName = "allow",
         companion: CompanionKind | None = None,
@@ -189,7 +189,7 @@ class AllAgents(AsyncPart):
             await self._app.decide()
         return [in_effect(agent, self._app.models) for agent in agents]
 
-    async def states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[WholeAgent]:
+    async def states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[FullAgent]:
         """A page of agents, each with everything that belongs to it. Raises: as `page`."""
         return await self._ports.store.read(lambda tx: _load_states(self._app, tx, _load_page(tx, where, page, order)))
 
@@ -220,7 +220,7 @@ class AllAgents(AsyncPart):
 class AsyncAgentRecord(AsyncAgentPart):
     """What is stored of an agent and belongs to it; `AsyncAgent` has these methods."""
 
-    async def state(self) -> WholeAgent:
+    async def state(self) -> FullAgent:
         """The agent with everything that belongs to it. Raises: NotFound."""
         return (await self._ports.store.read(lambda tx: _load_states(self._app, tx, [tx.agents.get(self.id)])))[0]
 
@@ -233,7 +233,7 @@ class AsyncAgentRecord(AsyncAgentPart):
         self,
         changes: Changes,
         *,
-        belongings: Belongings = NO_BELONGINGS,
+        belongings: AgentAttachments = NO_BELONGINGS,
         companion: Callable[[Agent], CompanionKind | Literal[False] | None] = lambda agent: None,
         author: Author | None = None,
         same_name: Literal["allow", "refuse"] = "allow",
@@ -301,7 +301,7 @@ async def _check_engine(ports: Ports, settings: Mapping[str, Any] | None) -> Non
         await run_in_own_thread(ports.engine_calls.engines.check, settings)  # it may import a package
 
 
-def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[WholeAgent]:
+def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[FullAgent]:
     """These agents, in their order, each with everything that belongs to it."""
     ids = [agent.id for agent in agents]
     of_features = AGENT_STATES(tx, ids)
@@ -321,7 +321,7 @@ def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[WholeAge
         of_helpers = find_all_pending(tx, [*waiting.values()])
         pending = {**pending, **{key: of_helpers[one.key] for key, one in waiting.items() if one.key in of_helpers}}
     return [
-        WholeAgent(
+        FullAgent(
             agent=in_effect(agent, app.models),
             blocks=blocks[agent.id],
             tools=[each_tool[tool.id] for tool in tools[agent.id]],
@@ -348,7 +348,7 @@ def _set_companion(
     SET_COMPANION(tx, agent_id, kind, author, inputs)
 
 
-def _set_belongings(ports: Ports, tx: Tx, agent_id: AgentId, belongings: Belongings, *, at: datetime) -> None:
+def _set_belongings(ports: Ports, tx: Tx, agent_id: AgentId, belongings: AgentAttachments, *, at: datetime) -> None:
     """Attach the things in `belongings` to an agent and detach others of their kinds; a kind that is None stays.
     Raises: NotFound, AlreadyExists, FeatureMissing."""
     if (tool_ids := belongings.tool_ids) is not None:

@@ -236,8 +236,7 @@ class AsyncAgentBlocks(AsyncPart):
         return unified_diff(before, after)
 
     async def restore(self, label: str, version: int, *, author: Author | None = None) -> Block:
-        """Give a block an earlier version's value, as a new version. Raises: BlockNotFound, NotFound,
-        BlockLimitExceeded."""
+        """Restore an earlier value as a new version. Raises: BlockNotFound, NotFound, BlockLimitExceeded."""
         check_number("version", version)
         by = author or outside()
         return await self._write(

@@ -23,7 +23,7 @@ from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.blocks.units import isolate_blocks
 from perdure.domain.conversations.units import ConversationChanges, changed_settings, update_conversation
-from perdure.engine.approvals.answers import Pending, find_all_pending
+from perdure.engine.approvals.answers import WaitingCalls, find_all_pending
 from perdure.engine.compaction.compact_view import CompactionCounts, compact
 from perdure.engine.conversations.importing import fork
 from perdure.engine.conversations.reset import delete_conversation, reset_conversations
@@ -41,7 +41,7 @@ OPENING_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
-class WholeConversation:
+class FullConversation:
     """A conversation, the ids of messages in its view (see `ids_in_view`), and of blocks of its own."""
 
     conversation: Conversation
@@ -71,7 +71,7 @@ class AsyncConversations(AsyncAgentPart):
         hidden: bool = False,
         isolated_labels: Sequence[str] = (),
         author: Author | None = None,
-    ) -> WholeConversation:
+    ) -> FullConversation:
         """A new conversation.
 
         Args:
@@ -83,7 +83,7 @@ class AsyncConversations(AsyncAgentPart):
         summary, settings = values.get("summary"), changed_settings({}, values)
         conversation_id, inputs = ConversationId(self._ports.ids.new("conversation")), self._ports.inputs()
 
-        def create(tx: Tx) -> WholeConversation:
+        def create(tx: Tx) -> FullConversation:
             """Create the conversation, with its own copies of the isolated blocks."""
             conversation = tx.conversations.add(
                 self.id, conversation_id, at=inputs.now, summary=summary, settings=settings, hidden=hidden
@@ -98,7 +98,7 @@ class AsyncConversations(AsyncAgentPart):
 
     async def create_ephemeral(
         self, model: str, system: str, values: ConversationChanges | None = None, *, author: Author | None = None
-    ) -> WholeConversation:
+    ) -> FullConversation:
         """A new conversation that belongs to no agent of a user: it and its agent are in no list, the agent has this
         model and prompt, no blocks and no tools, and is deleted with it. Raises: InvalidInput, ModelNotFound."""
         model = await ModelHandles(self._app).resolve(model)
@@ -107,7 +107,7 @@ class AsyncConversations(AsyncAgentPart):
         conversation_id, inputs = ConversationId(self._ports.ids.new("conversation")), self._ports.inputs()
         new = NewAgent(name="Ephemeral conversation", model=model, system=system, tools=(), hidden=True)
 
-        def create(tx: Tx) -> WholeConversation:
+        def create(tx: Tx) -> FullConversation:
             """Create the hidden agent and its conversation."""
             agent = create_agent(tx, new, ids=self._ports.ids, author=author or outside(), at=inputs.now)
             conversation = tx.conversations.add(
@@ -151,14 +151,14 @@ class AsyncConversations(AsyncAgentPart):
         return await self._ports.store.read(find_conversation, self._agent_id, conversation)
 
     @reads
-    def conversation_state(self, tx: Tx, conversation: ConversationId | None = None) -> WholeConversation:
+    def conversation_state(self, tx: Tx, conversation: ConversationId | None = None) -> FullConversation:
         """The conversation with the messages in its view. Raises: InvalidInput, NotFound."""
         return _load_states(tx, [find_conversation(tx, self._agent_id, conversation)])[0]
 
     @reads
     def page_of_states(
         self, tx: Tx, where: ConversationFilter, page: Page, order: ConversationOrder
-    ) -> Sequence[WholeConversation]:
+    ) -> Sequence[FullConversation]:
         """A page of the conversations that match a filter, without the agents' first ones. Raises: NotFound."""
         check_limit(page.limit)
         after = None if page.after is None else ConversationId(page.after)
@@ -189,12 +189,12 @@ class AsyncConversations(AsyncAgentPart):
 
     async def change_conversation(
         self, conversation: ConversationId | None, changes: ConversationChanges
-    ) -> WholeConversation:
+    ) -> FullConversation:
         """Change fields of a conversation, and return it as changed. Raises: InvalidInput, NotFound, ModelNotFound."""
         now = self._ports.clock.now()
         changes = await self._resolved(changes)
 
-        def update(tx: Tx) -> WholeConversation:
+        def update(tx: Tx) -> FullConversation:
             """Change the fields of the conversation."""
             found = find_conversation(tx, self._agent_id, conversation)
             return _load_states(tx, [update_conversation(tx, found.id, changes, at=now)])[0]
@@ -241,7 +241,7 @@ class AsyncConversations(AsyncAgentPart):
         upto: MessageId | None = None,
         before: MessageId | None = None,
         hidden: bool = False,
-    ) -> WholeConversation:
+    ) -> FullConversation:
         """A new conversation with a copy of what this one has in view, all or up to a message, or up to the one
         `before` it. Raises: InvalidInput, NotFound."""
         inputs, fork_id = self._ports.inputs(), ConversationId(self._ports.ids.new("conversation"))
@@ -315,7 +315,7 @@ def _opening_of(tx: Tx, conversation: Conversation) -> str:
 
 
 def ids_in_view(
-    tx: Tx, conversations: Sequence[Conversation], pending: Mapping[ConversationKey, Pending]
+    tx: Tx, conversations: Sequence[Conversation], pending: Mapping[ConversationKey, WaitingCalls]
 ) -> Mapping[ConversationKey, Sequence[MessageId]]:
     """Conversation -> the ids of its system message and of its messages in view, oldest first. But the message whose
     calls wait (`pending`) comes last, behind the results of other calls: clients look there for what they answer."""
@@ -326,12 +326,12 @@ def ids_in_view(
     return {key: sorted(message_ids, key=last.__contains__) for key, message_ids in ids.items()}
 
 
-def _load_states(tx: Tx, conversations: Sequence[Conversation]) -> Sequence[WholeConversation]:
+def _load_states(tx: Tx, conversations: Sequence[Conversation]) -> Sequence[FullConversation]:
     """The conversations, each with the ids of the messages in its view, and of its own blocks."""
     message_ids = ids_in_view(tx, conversations, find_all_pending(tx, conversations))
     blocks = tx.blocks.list_isolated_of([*message_ids])
     return [
-        WholeConversation(
+        FullConversation(
             one,
             message_ids=message_ids[one.key],
             isolated_block_ids=[block_id for block_id in blocks[one.key].values() if block_id is not None],

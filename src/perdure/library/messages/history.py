@@ -11,7 +11,7 @@ from perdure.core.ids import ConversationId, MessageId
 from perdure.core.messages import Image, ImageLink, Message, Text
 from perdure.domain.conversations.importing import ImportedMessage, Importer
 from perdure.domain.corrections import message_item, record
-from perdure.engine.conversations.edit import Edit, EditedPart, edit_message
+from perdure.engine.conversations.edit import EditedPart, MessageEdit, edit_message
 from perdure.engine.conversations.importing import import_waiting
 from perdure.engine.prompt.system_messages import render_system_message
 from perdure.engine.records.run_request import NewMessage
@@ -119,14 +119,14 @@ class AsyncHistory(AsyncRequests):
         call_id: str | None = None,
         author: Author | None = None,
     ) -> Message:
-        """Change what a message of the agent says, and return it; `part`, `parts` and `call_id` are those of an `Edit`;
-        without a `part` it is what the message says.
+        """Change what a message of the agent says, and return it; `part`, `parts` and `call_id` are those of an
+        `MessageEdit`; without a `part` it is what the message says.
 
         Raises: NotFound, ConversationBusy, InvalidInput, EmptyMessage, MessageTooLarge, TooMany, ToolError, StoreError.
         """
         [message], _ = await fetch_images(self._app, [NewMessage(tuple(parts))], None)
         part = part or (await self.message(message_id)).role
-        edit = Edit(part, tuple(one for one in message.parts if not isinstance(one, ImageLink)), call_id)
+        edit = MessageEdit(part, tuple(one for one in message.parts if not isinstance(one, ImageLink)), call_id)
         limit = self._ports.settings.message_limit_chars
         inputs, by = self._ports.inputs(), author or outside()
 

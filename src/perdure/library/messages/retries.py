@@ -112,8 +112,7 @@ def _find_first_try(tx: Tx, run: Run) -> Run:
 
 
 def _find_last(tx: Tx, run_id: RunId, agent_id: AgentId | None) -> Run:
-    """Return the run, if it ended without a whole answer and nothing but its own retry followed it. Raises: NotFound,
-    Conflict."""
+    """Return a run that failed and that only its own retry has followed. Raises: NotFound, Conflict."""
     run = find_run(tx, run_id, agent_id)
     if run.status not in ("failed", "cancelled"):
         raise Conflict(f"{run_id} is {run.status}: only an answer that failed or was stopped can be tried again")

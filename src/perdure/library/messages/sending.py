@@ -117,8 +117,7 @@ class AsyncSending(AsyncApproval):
         functions among `client_tools`, the events of the run that continues follow. `SendOptions` are as in `send`.
 
         Leaving the loop early does not stop the run; `cancel` does. A run that fails ends with a `RunEnded` that says
-        why.
-        Raises: as `send`, but not RunFailed.
+        why. Raises: as `send`, but not RunFailed.
         """
         tools = client_tools_of(client_tools) if client_tools else None
         accepted = await self._submit(text, conversation, tools, background, **options)

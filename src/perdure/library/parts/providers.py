@@ -200,8 +200,7 @@ class AllProviders(AsyncPart):
 
     async def _placed(self, provider: ModelProvider, api_key: str | None, *, private: bool) -> ModelProvider:
         """The provider, with `private` as what its address turns out to be; the argument says whether it may be
-        private.
-        Raises: InvalidInput: no usable address or key; AddressRefused."""
+        private. Raises: InvalidInput: no usable address or key; AddressRefused."""
         endpoint = self._endpoint(provider, api_key)
         if endpoint.guard is None:
             return replace(provider, private=False)

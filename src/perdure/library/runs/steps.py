@@ -11,7 +11,7 @@ from perdure.app import ModelRegistry
 from perdure.app import prices_of as prices_of
 from perdure.context.engines.sliding_window import leaving_by
 from perdure.context.request.explain import Explanation, Prices, explain
-from perdure.context.request.overview import ContextOverview, ResultUse
+from perdure.context.request.overview import ContextOverview, ResultTokens
 from perdure.context.sections.assemble import View, assemble, canonical, digest_of
 from perdure.context.window.plan import leaving_next
 from perdure.core.agents import Agent
@@ -29,7 +29,7 @@ from perdure.domain.agents.profile import FULL, PROFILE, PROFILES
 from perdure.domain.conversations.spans import StepTimes, times_of
 from perdure.domain.conversations.units import join_batches
 from perdure.domain.values import as_tags, check_item_limits
-from perdure.engine.compaction.room import Preview, preview
+from perdure.engine.compaction.room import RequestPreview, preview
 from perdure.engine.context_engines import PAGED
 from perdure.engine.run.request import load_view
 from perdure.library.parts.checks import Page, check_limit, check_text
@@ -160,13 +160,13 @@ class AsyncSteps(AsyncAgentPart):
         return await self._ports.store.read(lambda tx: tx.steps.exchange(find_step(tx, self.id, step_id)))
 
     @reads
-    def preview(self, tx: Tx, conversation: ConversationId | None = None) -> Preview:
+    def preview(self, tx: Tx, conversation: ConversationId | None = None) -> RequestPreview:
         """The next request of a conversation, with the agent as it is now. Raises: InvalidInput, NotFound."""
         inputs = self._ports.inputs()
         found = find_conversation(tx, self._id, conversation)
         return preview(tx, tx.conversations.get_agent(self._id, found.seq), found, inputs)
 
-    def leaving_next(self, next_request: Preview) -> Sequence[Message] | None:
+    def leaving_next(self, next_request: RequestPreview) -> Sequence[Message] | None:
         """The messages that leave at the next compaction, oldest first; None: a third-party engine decides then."""
         used = self._ports.inputs().engines.of(next_request.agent)
         if used.is_foreign:
@@ -199,8 +199,7 @@ class AsyncSteps(AsyncAgentPart):
     def put_feedback(
         self, tx: Tx, step_id: StepId, feedback: Feedback | None, *, tags: Sequence[str] | None = None
     ) -> StepOfRun:
-        """Replace a person's opinion of the step, with None remove it; also tags, if given. Raises: NotFound,
-        TooMany."""
+        """Set a person's opinion of the step, None to remove it, and its tags if given. Raises: NotFound, TooMany."""
         run, step = load_with_run(tx, step_id)
         kept = step.tags if tags is None else as_tags(tags)
         check_item_limits(tx.limits, tags=kept)
@@ -254,12 +253,12 @@ def _cost(steps: Sequence[Step], prices: Mapping[str, Prices]) -> float | None:
     return sum(known) if measured and len(known) == len(costs) else None
 
 
-def request_of(next_request: Preview) -> ModelRequest:
+def request_of(next_request: RequestPreview) -> ModelRequest:
     """The next request as far as it is known: without the messages about edits of memory that it will begin with."""
     return next_request.view.request(next_request.agent.model, tail=next_request.status)
 
 
-def overview_of(next_request: Preview) -> ContextOverview:
+def overview_of(next_request: RequestPreview) -> ContextOverview:
     """What fills the window of a conversation's next request: the tokens of each part."""
     return ContextOverview(
         model=next_request.agent.model,
@@ -271,7 +270,7 @@ def overview_of(next_request: Preview) -> ContextOverview:
         hidden_messages=sum(node.message_count for node in next_request.nodes),
         nodes=tuple(node_handle(node.seq) for node in next_request.nodes),
         stubs=dict(next_request.conversation.stubs),
-        results=ResultUse.of(next_request.view.rows),
+        results=ResultTokens.of(next_request.view.rows),
         pending_edits=len(next_request.deltas),
     )
 

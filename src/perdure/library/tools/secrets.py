@@ -14,7 +14,7 @@ from perdure.core.errors import Conflict
 from perdure.core.ids import SandboxId, ToolId, VariableId
 from perdure.core.ports import Clock
 from perdure.core.secrets import ORGANISATION, Cipher, SandboxConfig, Secret, Variable, check_secret
-from perdure.domain.rotation import Rotated as Rotated
+from perdure.domain.rotation import RotationResult as RotationResult
 from perdure.domain.rotation import rotate_callbacks, rotate_registered, rotate_secrets, rotate_tools
 from perdure.domain.secrets import put_secret, seal_variable
 from perdure.domain.values import check_item_limits
@@ -144,7 +144,7 @@ PASSES = 10
 """How often the whole store is gone through, until nothing is found: others may encrypt with the old key meanwhile."""
 
 
-async def rotate_store(settings: Settings, *, forget_old: bool = False) -> Rotated:
+async def rotate_store(settings: Settings, *, forget_old: bool = False) -> RotationResult:
     """Encrypt everything in the store of the settings with the newest key. Without the setting `secret_key` the file
     beside the store gets a new one first. Killed, it goes on when it is called again.
 
@@ -158,12 +158,12 @@ async def rotate_store(settings: Settings, *, forget_old: bool = False) -> Rotat
     try:
         if file is not None and file.exists():
             add_key(file)
-        rotated, cipher = Rotated(), cipher_of(settings, address)
+        rotated, cipher = RotationResult(), cipher_of(settings, address)
         for _ in range(PASSES):
-            found = Rotated()
+            found = RotationResult()
             for org_id in await store.read(lambda tx: tx.secrets.organisations()):
                 found += await _rotate_one(store.for_organisation(org_id), cipher, clock)
-            rotated = Rotated(rotated.count + found.count, found.unreadable)
+            rotated = RotationResult(rotated.count + found.count, found.unreadable)
             if not found.count:
                 break
     finally:
@@ -175,7 +175,7 @@ async def rotate_store(settings: Settings, *, forget_old: bool = False) -> Rotat
     return rotated
 
 
-async def _rotate_one(store: Store, cipher: Cipher, clock: Clock) -> Rotated:
+async def _rotate_one(store: Store, cipher: Cipher, clock: Clock) -> RotationResult:
     """Encrypt what an organisation has with the newest key, in steps of bounded size; return what was not before."""
     rotated = await store.write(rotate_registered, cipher=cipher)
     rotated += await store.write(rotate_callbacks, cipher=cipher)

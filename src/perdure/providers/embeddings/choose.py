@@ -27,8 +27,7 @@ EXAMPLE = "openai/text-embedding-3-small"
 
 @dataclass(frozen=True, slots=True)
 class EmbedderChoice:
-    """The embedder (None: search by words only). `reason`: where it comes from, or why there is none and what helps, as
-    a part of a sentence."""
+    """The embedder, or None for search by words only; `reason`: its source, or why there is none, as a clause."""
 
     embedder: Embedder | None
     reason: str

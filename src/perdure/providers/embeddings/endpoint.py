@@ -16,7 +16,7 @@ from perdure.core.ports import EmbedPurpose
 from perdure.core.text.json_strings import encodable
 from perdure.providers.embeddings.vectors import prefix_of, unit_rows
 from perdure.providers.masking import WHOLE, read_answer
-from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_response
+from perdure.providers.openai_chat.faults import RequestTarget, error_in_answer, error_of_connection, error_of_response
 from perdure.providers.openai_endpoint import HttpClients, api_url, is_openai, request_headers
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class EndpointEmbedder(ABC):
         self.url = api_url(base_url, self.path, without=self.beside)
         self.dimensions: int | None = None  # known after the first answer
         self._headers = request_headers(api_key, accept="application/json")
-        self._target = Target.of_request(model, self.url, self._headers)
+        self._target = RequestTarget.of_request(model, self.url, self._headers)
         self._timeout_s = timeout_s
         self._connections = HttpClients()
 
@@ -84,8 +84,7 @@ class EndpointEmbedder(ABC):
 
     @abstractmethod
     def vectors(self, answer: dict[str, Any]) -> Sequence[Any]:
-        """The vectors in an answer, in the order of the texts. Raises: KeyError, TypeError, ValueError: they are not
-        where they should be."""
+        """Return an answer's vectors in the order of the texts. Raises: KeyError, TypeError, ValueError."""
 
     async def _embed(self, texts: list[str], halvings: int = 0) -> npt.NDArray[np.float32]:
         """The vectors of one batch, as unit rows; `halvings`: how often a single text was cut. Raises: ModelError."""

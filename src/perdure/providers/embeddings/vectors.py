@@ -38,8 +38,7 @@ QUERIES_MAX = 128
 def prefix_of(model: str, purpose: EmbedPurpose) -> str:
     """The prefix of a text for this model; empty for most.
 
-    >>> prefix_of("nomic-embed-text:v1.5", "query")
-    'search_query: '
+    >>> prefix_of("nomic-embed-text:v1.5", "query") 'search_query: '
     """
     for pattern, document, query in _PREFIXES:
         if pattern.search(model.lower()):

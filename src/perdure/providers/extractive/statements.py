@@ -290,8 +290,7 @@ def _plain_form(text: str) -> tuple[str, Mode]:
 
 
 def _without_times(clause: Sentence, now: datetime) -> tuple[str, datetime | None, datetime | None, bool]:
-    """Return a clause without its times, their beginning and end, and whether these are bounds ("since 2019", "until
-    May", "from 2010 to 2015")."""
+    """Return a clause without its times, their start and end, and whether these are bounds ("since 2019")."""
     text, start, end, is_stretch = clause.text, None, None, False
     for span in reversed(spans(clause.masked, now=now)):
         words = text[span.first : span.last]

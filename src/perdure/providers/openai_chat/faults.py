@@ -106,7 +106,7 @@ _WORDS: Sequence[tuple[re.Pattern[str], int]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestTarget:
     """The model and address of a request, for error messages.
 
     `url` holds no secret; `secrets` are masked in texts of the server.
@@ -117,7 +117,7 @@ class Target:
     secrets: Sequence[str] = ()
 
     @classmethod
-    def of_request(cls, model: str, url: str, headers: Mapping[str, str]) -> Target:
+    def of_request(cls, model: str, url: str, headers: Mapping[str, str]) -> RequestTarget:
         """The target of a request with this address and these headers."""
         secrets = request_secrets(headers, url)
         return cls(model, mask_text(url, secrets), secrets)
@@ -144,13 +144,15 @@ class _Detail:
     prompt_tokens: int | None = None
 
 
-async def error_of_response(response: httpx.Response, target: Target, deadline: float) -> ModelError:
+async def error_of_response(response: httpx.Response, target: RequestTarget, deadline: float) -> ModelError:
     """The error of a streamed response whose status is no success; see `error_body`."""
     text = await error_body(response, deadline)
     return error_of_status(response.status_code, response.headers, text, target, now=datetime.now(UTC))
 
 
-def error_of_status(status: int, headers: Mapping[str, str], body: str, target: Target, *, now: datetime) -> ModelError:
+def error_of_status(
+    status: int, headers: Mapping[str, str], body: str, target: RequestTarget, *, now: datetime
+) -> ModelError:
     """The error of a response whose status is no success.
 
     Args:
@@ -165,7 +167,7 @@ def error_of_status(status: int, headers: Mapping[str, str], body: str, target: 
     return _error(status, detail, target, retry_after=retry_after_s(headers, now=now), location=headers.get("location"))
 
 
-def error_in_answer(error: Any, target: Target) -> ModelError:
+def error_in_answer(error: Any, target: RequestTarget) -> ModelError:
     """The error of an error object inside a response of status 200."""
     detail = _parse_detail(error)
     text = " ".join((*sorted(detail.words), detail.message))
@@ -173,7 +175,7 @@ def error_in_answer(error: Any, target: Target) -> ModelError:
     return _error(status, detail, target, retry_after=None, location=None)
 
 
-def error_of_connection(error: Exception, target: Target, *, silence_s: float, begun: bool) -> ModelError:
+def error_of_connection(error: Exception, target: RequestTarget, *, silence_s: float, begun: bool) -> ModelError:
     """The error of a connection that failed or broke; a ModelError stays as it is. `silence_s`: how long the server may
     say nothing; `begun`: whether a part of the answer came."""
     who = target.who
@@ -218,7 +220,7 @@ def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
 
 
 def _error(
-    status: int, detail: _Detail, target: Target, *, retry_after: float | None, location: str | None
+    status: int, detail: _Detail, target: RequestTarget, *, retry_after: float | None, location: str | None
 ) -> ModelError:
     """The error of an answer with this status; `retry_after`: a wait in seconds; `location`: where it redirects to."""
     message = target.mask(detail.message).strip()[:DETAIL_CHARS_MAX]
@@ -238,7 +240,7 @@ def _error(
     return kind(text, status=status, retry_after_s=retry_after)
 
 
-def _kind(status: int, detail: _Detail, target: Target) -> tuple[type[ModelError], str]:
+def _kind(status: int, detail: _Detail, target: RequestTarget) -> tuple[type[ModelError], str]:
     """Return the error class, and what helps."""
     text, words = detail.message, detail.words
     if words & _OVERFLOW_CODES or (status in (400, 413, 422, 500) and _OVERFLOW.search(text)):

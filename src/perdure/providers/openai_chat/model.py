@@ -25,7 +25,7 @@ from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelPiece, 
 from perdure.core.tasks import end_tasks
 from perdure.providers.loops import LoopWatch
 from perdure.providers.masking import answer_pieces, mask_fields, mask_headers
-from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_response
+from perdure.providers.openai_chat.faults import RequestTarget, error_in_answer, error_of_connection, error_of_response
 from perdure.providers.openai_chat.request import Body, build_body
 from perdure.providers.openai_chat.stream import AnswerReader
 from perdure.providers.openai_endpoint import Dialect, HttpClients, api_url, dialect_of, request_headers, simpler
@@ -56,13 +56,13 @@ class OpenAIChat:
     Raises: InvalidInput: an address or key that can't be used.
     """
 
-    def __init__(self, source: ModelSource, *, stream: bool = True, silence: Silence | None = None) -> None:
+    def __init__(self, source: ModelSource, *, stream: bool = True, silence: SilenceLimits | None = None) -> None:
         endpoint, entry = source.endpoint, source.endpoint.entry
         self.model, self._source, self._stream, self._silence = source.name, source, stream, silence
         self.url = api_url(endpoint.base_url, "/chat/completions")
         self._dialect = dialect_of(entry.name, endpoint.base_url, source.name, reasoning_back=entry.reasoning_back)
         self._headers = request_headers(source.api_key, accept="text/event-stream, application/json")
-        self._target = Target.of_request(source.name, self.url, self._headers)
+        self._target = RequestTarget.of_request(source.name, self.url, self._headers)
         self._shown_headers = mask_headers(self._headers, self._target.secrets)
         self._looks = 0
         self._opened = endpoint.provider not in source.connections
@@ -89,7 +89,7 @@ class OpenAIChat:
         """
         await self._look_at_server(after=0)
         traits = self._source.traits()
-        silence = self._silence or (LOCAL_SILENCE if traits.local else Silence())
+        silence = self._silence or (LOCAL_SILENCE if traits.local else SilenceLimits())
         reader = AnswerReader(self._target.who, lambda error: error_in_answer(error, self._target), self._target.mask)
         is_read = request.purpose == "reply"
         watch = LoopWatch(is_read=is_read) if traits.local or not is_read else None
@@ -276,7 +276,7 @@ async def _next(chunks: AsyncIterator[bytes], silence_s: float, reader: AnswerRe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Silence:
+class SilenceLimits:
     """How long a server may say nothing, in seconds.
 
     Reading a long prompt takes a model on a CPU minutes in which its server sends nothing; so does the reasoning of a
@@ -293,10 +293,10 @@ class Silence:
     tick_s: float | None = None
 
 
-LOCAL_SILENCE = Silence(next_s=600.0, tick_s=5.0)
+LOCAL_SILENCE = SilenceLimits(next_s=600.0, tick_s=5.0)
 
 
-async def _wait(task: asyncio.Future[Any], silence: Silence, started_at: float) -> AsyncIterator[ModelProgress]:
+async def _wait(task: asyncio.Future[Any], silence: SilenceLimits, started_at: float) -> AsyncIterator[ModelProgress]:
     """Yield progress until what brings the first byte is done. Raises: TimeoutError."""
     clock = asyncio.get_running_loop().time
     until = clock() + silence.first_s

@@ -37,7 +37,7 @@ def to_messages(request: ModelRequest, dialect: Dialect, *, system: str) -> list
     Args:
         system: the name of the provider as pydantic-ai has it; only reasoning that it signed goes back to it.
     """
-    writer = _Writer(dialect, system)
+    writer = _MessageWriter(dialect, system)
     marks = (turn_start(request.messages) - 1, len(request.messages) - 1) if dialect.cache_marks else ()
     if request.opening:
         writer.engine(request.opening)
@@ -55,7 +55,7 @@ def to_messages(request: ModelRequest, dialect: Dialect, *, system: str) -> list
     return writer.messages
 
 
-class _Writer:
+class _MessageWriter:
     """Collects the messages, and the ids that the calls have for the provider."""
 
     def __init__(self, dialect: Dialect, system: str) -> None:
@@ -211,8 +211,7 @@ class Signature:
 def pack(signature: Signature) -> str | None:
     """The string for the log; None if there is nothing to send back.
 
-    >>> pack(Signature(provider="anthropic", signature="EqoB"))
-    '{"provider":"anthropic","signature":"EqoB"}'
+    >>> pack(Signature(provider="anthropic", signature="EqoB")) '{"provider":"anthropic","signature":"EqoB"}'
     """
     fields = {name: value for name, value in asdict(signature).items() if value or name == "provider"}
     return compact_json(fields) if len(fields) > 1 else None

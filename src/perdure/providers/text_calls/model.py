@@ -13,7 +13,7 @@ from perdure.core.errors import ModelError
 from perdure.core.messages import SEND_MESSAGE, Reasoning, Text, ToolCall
 from perdure.core.models import Model, ModelDelta, ModelProgress, ModelReply, ModelRequest
 from perdure.core.text.json_strings import compact_json, read_string
-from perdure.providers.provider import AroundModel, ModelSource
+from perdure.providers.provider import ModelSource, ModelWrapper
 from perdure.providers.text_calls.request import ANSWER_CHARS, RequestFacts
 from perdure.providers.text_calls.scan import Scanner
 
@@ -144,7 +144,7 @@ class StreamedAnswer:
                 yield ModelDelta("tool_arguments", call.arguments, at, call.call_id)
 
 
-class TextCalls(AroundModel):
+class TextCalls(ModelWrapper):
     """A model whose calls in its text are real calls, and whose thoughts and marks are no text.
 
     Words go through as they come. What may be a call is held back until it is clear, and no call is ever shown. An

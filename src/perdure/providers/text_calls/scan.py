@@ -90,14 +90,14 @@ _TYPE = re.compile(r"""\{+\s*["']type["']\s*:\s*["'](\w+)["']""")
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class ScanMatch:
     """A call or an envelope in an answer; a `broken` call can't be read, or stands in other code."""
 
     kind: Literal["call", "broken", "envelope"]
     call: ToolCall = field(default_factory=lambda: call_of("", ""))
 
 
-class _Unclear(Exception):
+class _IncompleteText(Exception):
     """What a text holds depends on what follows."""
 
 
@@ -115,7 +115,7 @@ class _Span:
     text: str
     any_name: bool
     final: bool
-    found: list[Sighting] = field(default_factory=list)
+    found: list[ScanMatch] = field(default_factory=list)
     at: int = 0
     """How far it goes; if nothing was found, so much is prose."""
     code: str = ""
@@ -126,7 +126,7 @@ class _Span:
 
     def read(self, *, starts_line: bool, is_first: bool) -> None:
         """Read calls and engine envelopes up to the first other text, and record what was found. `starts_line`: the
-        text begins a line; `is_first`: no words come before it. Raises: _Unclear: it depends on the text that
+        text begins a line; `is_first`: no words come before it. Raises: _IncompleteText: it depends on the text that
         follows."""
         goes_on = True
         while goes_on and self.at < len(self.text):
@@ -137,15 +137,15 @@ class _Span:
         rest = self.text[self.at :]
         if self.found and self.code == FENCE and rest and not rest.startswith(_END):
             self.at += rest.find(FENCE) + len(FENCE) if FENCE in rest else len(rest)
-            self.found.append(Sighting("broken", self.found[0].call))
+            self.found.append(ScanMatch("broken", self.found[0].call))
         is_alone = starts_line and not self.found and self.facts.seeks
         if is_alone and _ONLY_AROUND_CALLS.search(self.text[: self.at]):
-            self.found.append(Sighting("broken"))
+            self.found.append(ScanMatch("broken"))
 
     def _wait_if(self, is_unclear: bool) -> None:
         """Ask for more text, if something is unclear and nothing was found yet."""
         if is_unclear and not self.final and not self.found:
-            raise _Unclear
+            raise _IncompleteText
 
     def _around(self, is_first: bool) -> bool:
         """Read a tag, mark, label, fence or separator around calls; with `is_first` also where the text begins."""
@@ -202,7 +202,7 @@ class _Span:
         items = value if isinstance(value, list) and value else [value or {"type": kind and kind[1]}]
         is_envelope = all(isinstance(one, Mapping) and str(one.get("type")) in self.facts.kinds for one in items)
         if is_envelope:
-            self.found.append(Sighting("envelope"))
+            self.found.append(ScanMatch("envelope"))
         is_found = is_envelope or self._keep(raw, calls, looks_like_call(raw) if value is None else "")
         if is_found or not self.found:
             self.at = end  # data is no part of what was found
@@ -248,7 +248,7 @@ class _Span:
         counts = all(name and (self.any_name or name in self.facts.sought) for name in names)
         if not counts or self.facts.is_quoted(raw, *calls):
             return False
-        self.found += [Sighting("call", call) for call in calls] or [Sighting("broken", call_of(broken, ""))]
+        self.found += [ScanMatch("call", call) for call in calls] or [ScanMatch("broken", call_of(broken, ""))]
         self._name = ""
         return True
 
@@ -264,7 +264,7 @@ class Scanner:
     """Takes the pieces of an answer, and returns what of them is shown."""
 
     facts: RequestFacts
-    sightings: list[Sighting] = field(default_factory=list)
+    sightings: list[ScanMatch] = field(default_factory=list)
     """The calls and envelopes, when all has come."""
     _thoughts: list[str] = field(default_factory=list)
     _shown: list[str] = field(default_factory=list)  # prose before the first call or envelope
@@ -349,7 +349,7 @@ class Scanner:
             span = _Span(self.facts, self._text, any_name, final)
             try:
                 span.read(starts_line=self._starts_line, is_first=not self._has_words)
-            except _Unclear:
+            except _IncompleteText:
                 self._next_look = len(self._text) * 5 // 4  # a look at a long text takes time
                 break
             if not span.found:
@@ -403,7 +403,7 @@ class Scanner:
         is_begin = mark in _BEGIN and not self._has_words
         is_word = mark in _END and not is_begin and not _BEHIND_END.match(self._text, len(mark))
         if mark in self.facts.heads and not self._has_words:
-            self.sightings.append(Sighting("envelope"))
+            self.sightings.append(ScanMatch("envelope"))
             self._text, self._starts_line = self._text[len(mark) :], False
             return []
         is_word |= mark in self.facts.heads or (mark == "</s>" and "<s>" in self.prose)

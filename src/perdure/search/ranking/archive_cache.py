@@ -38,7 +38,7 @@ C = TypeVar("C", bound=SizedColumns)
 
 
 @dataclass(slots=True)
-class _Entry:
+class _CachedArchive:
     """The cached postings and numbers of one archive and filter, as of one version of the archive."""
 
     version: int
@@ -56,7 +56,7 @@ class ArchiveCache:
 
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._entries: OrderedDict[tuple[ArchiveId, PassageFilter], _Entry] = OrderedDict()
+        self._entries: OrderedDict[tuple[ArchiveId, PassageFilter], _CachedArchive] = OrderedDict()
         self._columns: OrderedDict[ArchiveId, tuple[int, SizedColumns]] = OrderedDict()  # with the archive's version
         self._lock = threading.Lock()
 
@@ -95,14 +95,14 @@ class ArchiveCache:
             self._make_room()
         return seqs
 
-    def _entry(self, archive: Archive, where: PassageFilter) -> _Entry:
+    def _entry(self, archive: Archive, where: PassageFilter) -> _CachedArchive:
         """Return the entry of this version, or a new one; a newer entry stays in the cache."""
         key = (archive.id, where)
         entry = self._entries.get(key)
         if entry is None or entry.version < archive.version:
-            entry = self._entries[key] = _Entry(archive.version)
+            entry = self._entries[key] = _CachedArchive(archive.version)
         elif entry.version > archive.version:  # this search began before the newer one
-            return _Entry(archive.version)
+            return _CachedArchive(archive.version)
         self._entries.move_to_end(key)
         if len(self._entries) > FILTERS:
             self._entries.popitem(last=False)

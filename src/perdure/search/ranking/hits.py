@@ -80,7 +80,7 @@ class PassageHit:
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class AlternativeText:
     """Other words by which a message is found: those of a memory made from it, with the memory's id."""
 
     id: str

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from perdure.core.vectors import VectorRow, VectorScope
 from perdure.search.vectors.arithmetic import FloatArray, IntArray, decode, hash_numbers, scores
-from perdure.search.vectors.rows import NO_ROW, Sample, VectorRows, form_of
+from perdure.search.vectors.rows import NO_ROW, VectorRows, VectorSample, form_of
 from perdure.storage.tx import Tx
 
 BLOCK = 1_024
@@ -27,7 +27,7 @@ BLOCK = 1_024
 def load_rows(tx: Tx, scope: VectorScope, dimensions: int) -> VectorRows:
     """Load the vectors of a scope as this transaction sees them."""
     rows = VectorRows(generation=scope.generation, version=scope.version, dimensions=dimensions)
-    below = Sample.below_of(scope.row_count)
+    below = VectorSample.below_of(scope.row_count)
     numbers: list[IntArray] = [np.empty(0, np.int64)]
     vectors: list[npt.NDArray[np.float16]] = [np.empty((0, dimensions), np.float16)]
     removed: list[tuple[int, int]] = []
@@ -46,7 +46,7 @@ def load_rows(tx: Tx, scope: VectorScope, dimensions: int) -> VectorRows:
         sampled = hash_numbers(seqs) < below
         numbers.append(seqs[sampled])
         vectors.append(halves[sampled])
-    return rows.with_sample(Sample.of(np.concatenate(numbers), np.concatenate(vectors), below), removed)
+    return rows.with_sample(VectorSample.of(np.concatenate(numbers), np.concatenate(vectors), below), removed)
 
 
 MAX_BYTES = 256 * 2**20
@@ -89,7 +89,7 @@ class NearestRows:
 
 
 @dataclass(slots=True)
-class _Entry:
+class _CachedMatrix:
     """The cached matrix of one scope. The lock lets one search at a time extend it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -123,7 +123,7 @@ class VectorIndexes:
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._entries: OrderedDict[int, _Entry] = OrderedDict()  # by number of the scope, last used last
+        self._entries: OrderedDict[int, _CachedMatrix] = OrderedDict()  # by number of the scope, last used last
 
     @property
     def nbytes(self) -> int:
@@ -149,7 +149,7 @@ class VectorIndexes:
     def _snapshot(self, tx: Tx, scope: VectorScope, dimensions: int) -> _Snapshot:
         """Return what the transaction sees; searches that come together load it once."""
         with self._lock:
-            entry = self._entries.setdefault(scope.number, _Entry())
+            entry = self._entries.setdefault(scope.number, _CachedMatrix())
             self._entries.move_to_end(scope.number)
         with entry.lock:
             before = entry.rows
@@ -171,7 +171,7 @@ class VectorIndexes:
                 del self._entries[number]
 
 
-def _load_snapshot(tx: Tx, scope: VectorScope, dimensions: int, entry: _Entry) -> _Snapshot:
+def _load_snapshot(tx: Tx, scope: VectorScope, dimensions: int, entry: _CachedMatrix) -> _Snapshot:
     """Load the rows that this transaction sees, and keep the newest committed rows in `entry`."""
     rows = entry.rows
     if rows is None or rows.generation != scope.generation or rows.dimensions != dimensions:

@@ -114,7 +114,7 @@ class RowSegment:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sample:
+class VectorSample:
     """Some vectors with their signs, chosen by a hash of their numbers, so that the order of arrival does not matter.
 
     Args:
@@ -127,7 +127,7 @@ class Sample:
     below: int = 1 << 32
 
     @classmethod
-    def empty(cls, dimensions: int) -> Sample:
+    def empty(cls, dimensions: int) -> VectorSample:
         """Build a sample without rows."""
         nothing = np.empty((0, dimensions), np.float32)
         return cls(np.empty(0, np.int64), nothing, signs_of(nothing))
@@ -141,7 +141,7 @@ class Sample:
         return below
 
     @classmethod
-    def of(cls, seqs: IntArray, vectors: npt.NDArray[Any], below: int) -> Sample:
+    def of(cls, seqs: IntArray, vectors: npt.NDArray[Any], below: int) -> VectorSample:
         """Build a sample from all rows with a hash below `below`; fewer if they are too many."""
         while len(seqs) > 2 * SAMPLE_ROWS:
             below //= 2
@@ -150,11 +150,11 @@ class Sample:
         vectors = vectors.astype(np.float32, copy=False)
         return cls(seqs, vectors, signs_of(vectors), below)
 
-    def with_rows(self, seqs: IntArray, vectors: npt.NDArray[Any], changed: IntArray) -> Sample:
+    def with_rows(self, seqs: IntArray, vectors: npt.NDArray[Any], changed: IntArray) -> VectorSample:
         """Return the sample after the rows `changed` changed; of those, `seqs` still exist."""
         kept = ~np.isin(self.seqs, changed)
         chosen = hash_numbers(seqs) < self.below
-        return Sample.of(
+        return VectorSample.of(
             np.concatenate([self.seqs[kept], seqs[chosen]]),
             np.concatenate([self.vectors[kept], vectors[chosen].astype(np.float32)]),
             self.below,
@@ -183,7 +183,7 @@ class VectorRows:
     dead: int = 0
     alive: npt.NDArray[np.bool_] | None = None
     row_of: npt.NDArray[np.int32] = field(default_factory=lambda: np.full(FIRST_ROWS, NO_ROW, np.int32))
-    sample: Sample | None = None
+    sample: VectorSample | None = None
     log: list[tuple[int, int]] = field(default_factory=list)
     log_count: int = 0
     log_from: int = 0
@@ -208,19 +208,18 @@ class VectorRows:
             rows = rows._copy(rows.form)
         rows = rows._convert(form_of(rows.count + len(stored), rows.dimensions))
         if rows.form != "floats":
-            sample = rows.sample or Sample.empty(rows.dimensions)
+            sample = rows.sample or VectorSample.empty(rows.dimensions)
             rows = replace(rows, sample=sample.with_rows(seqs, vectors, touched))
         return rows._with(RowSegment.of(seqs, versions, vectors, rows.form), slice(0, len(seqs)), len(seqs))
 
     def extend(
         self, seqs: IntArray, versions: IntArray, vectors: npt.NDArray[np.float16], *, form: Form, expected: int
     ) -> VectorRows:
-        """Return these and new rows in this form or one of fewer bits, without a sample. `expected` is about how many
-        rows there will be in the end."""
+        """Return old and new rows in this form or one of fewer bits; `expected`: about how many rows in the end."""
         rows = self._convert(form)
         return rows._with(RowSegment.of(seqs, versions, vectors, rows.form), slice(0, len(seqs)), len(seqs), expected)
 
-    def with_sample(self, sample: Sample, removed: Sequence[tuple[int, int]]) -> VectorRows:
+    def with_sample(self, sample: VectorSample, removed: Sequence[tuple[int, int]]) -> VectorRows:
         """Return the rows with this sample, if they need one, and without removed (number, version) rows."""
         rows = self._without(
             np.array([seq for seq, _ in removed], np.int64), [(version, seq) for seq, version in removed], self.version
@@ -299,7 +298,7 @@ class VectorRows:
 
     def score_sample(self, query: FloatArray) -> tuple[npt.NDArray[np.uint16], FloatArray]:
         """Return (differing signs, scores) of the rows in the sample; not for floats."""
-        sample = self.sample or Sample.empty(self.dimensions)
+        sample = self.sample or VectorSample.empty(self.dimensions)
         out, buffers = np.empty(len(sample.seqs), np.uint16), Buffers(len(sample.seqs))
         return count_differing(sample.signs, signs_of(query[np.newaxis])[:, 0], out, buffers), scores(
             sample.vectors, query
@@ -397,7 +396,7 @@ class VectorRows:
                 rows = rows._with(segment, kept, len(kept))
                 continue
             seqs, floats = segment.seqs[kept].astype(np.int64), segment.floats[kept]
-            sample = (sample or Sample.empty(self.dimensions)).with_rows(seqs, floats, np.empty(0, np.int64))
+            sample = (sample or VectorSample.empty(self.dimensions)).with_rows(seqs, floats, np.empty(0, np.int64))
             rows = rows._with(RowSegment.of(seqs, segment.versions[kept], floats, form), slice(0, len(kept)), len(kept))
         return replace(rows, sample=sample)
 

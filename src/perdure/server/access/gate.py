@@ -27,7 +27,7 @@ PAGE_HEADER = b"hx-request"
 WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-class NotAdmitted(Exception):
+class RequestRejected(Exception):
     """The answer to a request that is not passed on: its status, text and headers. The guard sends it."""
 
     def __init__(self, status: int, detail: str, *headers: tuple[bytes, bytes]) -> None:
@@ -71,8 +71,8 @@ class Gate:
         return None if url is None else Callback(url=url, private=self.allows_private)
 
     async def admit(self, scope: Scope, headers: Mapping[bytes, bytes], *, is_page: bool) -> Principal:
-        """Who a request is for. Raises: NotAdmitted: 401 without a key that counts; a browser without a session is sent
-        to where it can sign in. StoreError."""
+        """Who a request is for. Raises: RequestRejected: 401 without a key that counts; a browser without a session is
+        sent to where it can sign in. StoreError."""
         principal = scope["perdure.principal"] = await self.identify(scope, headers, is_page=is_page)
         return principal
 
@@ -88,12 +88,12 @@ class Gate:
         if not await self.needs_key_now():
             return LOCAL
         if not is_page:
-            raise NotAdmitted(401, "Unauthorized")
+            raise RequestRejected(401, "Unauthorized")
         if (principal := await self.sessions.find(headers.get(b"cookie", b""))) is not None:
             return principal
         if PAGE_HEADER in headers or scope["method"] not in WITHOUT_BODY:
-            raise NotAdmitted(401, "sign in first")  # the page stays, with what was entered
-        raise NotAdmitted(303, "sign in first", (b"location", SIGN_IN.encode()))
+            raise RequestRejected(401, "sign in first")  # the page stays, with what was entered
+        raise RequestRejected(303, "sign in first", (b"location", SIGN_IN.encode()))
 
     async def principal_of(self, key: bytes) -> Principal | None:
         """Who a key stands for; None: it is not valid. Raises: StoreError."""
@@ -103,13 +103,13 @@ class Gate:
         """Whether a request that was admitted before would be admitted now too. False also if the store can't say."""
         try:
             now = await self.identify(scope, dict(scope["headers"]), is_page=True)
-        except (NotAdmitted, StoreError):
+        except (RequestRejected, StoreError):
             return False
         principal: Principal = scope["perdure.principal"]
         return now == principal
 
     def open_library(self, org_id: OrgId) -> AbstractAsyncContextManager[AsyncPerdure]:
-        """The open store of an organisation, which stays open inside the context. Raises: NotAdmitted; StoreError."""
+        """Open an organisation's store, which stays open inside the context. Raises: RequestRejected, StoreError."""
         return contextlib.nullcontext(self.library)
 
     def note_success(self, scope: Scope, principal: Principal, send: Send) -> Send:
@@ -117,8 +117,7 @@ class Gate:
         return send
 
     def check_allowed(self, scope: Scope, method: str, path: str) -> None:
-        """Check that the key of a request may also send one with this method and path: a route may stand for several.
-        Raises: ScopeTooSmall."""
+        """Check that a request's key may send this method and path as well. Raises: ScopeTooSmall."""
 
     async def note(self, scope: Scope, action: str, object_id: str) -> None:
         """Write what a request did to the audit log, if its path does not say that; see `note_success`."""

@@ -36,7 +36,7 @@ def make_token(api_key: str, clock: Clock) -> str:
     return _signed(api_key, "link", f"{secrets.token_urlsafe(12)}.{_now(clock) + LINK_S}")
 
 
-class Guesses:
+class SignInThrottle:
     """Makes a source that signs in with wrong keys wait, longer with each, before its next one is looked at."""
 
     def __init__(self, clock: Clock) -> None:
@@ -71,7 +71,7 @@ class DashboardSessions:
 
     def __init__(self, api_key: str | None, clock: Clock, claim: Callable[[str, str], Awaitable[bool]]) -> None:
         self._key, self._clock, self._claim = api_key, clock, claim
-        self.guesses = Guesses(clock)
+        self.guesses = SignInThrottle(clock)
 
     @property
     def has_own_key(self) -> bool:

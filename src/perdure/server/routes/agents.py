@@ -13,7 +13,7 @@ from perdure.core.agents import AgentFilter, AgentOrder
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import StopReason
-from perdure.library.agents.agents import WholeAgent
+from perdure.library.agents.agents import FullAgent
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.agents import AgentChangesIn, AgentIn, WireAgent, WireSecret, agent_shape, agent_type_of
@@ -215,7 +215,7 @@ async def agents_answer(
     return await agent_replies(library, await library.all_agents.states(where, page, order))
 
 
-async def agent_replies(library: AsyncPerdure, states: Sequence[WholeAgent]) -> list[WireAgent]:
+async def agent_replies(library: AsyncPerdure, states: Sequence[FullAgent]) -> list[WireAgent]:
     """The agents in the wire's shape, their files included."""
     blocks = await _file_blocks(library, [state.agent for state in states if any(state.of_features.values())])
     shapes = [agent_shape(one, facts_of(library.app, one.agent.model), library.app.embedder) for one in states]

@@ -34,7 +34,7 @@ ABSENT = 0xFFFF_FFFF
 SIZE = 4
 
 
-class Shares:
+class ConnectionCounts:
     """How many connections each worker has, in memory that all of them and their supervisor share. Each count is one
     aligned word, so nobody reads half of one."""
 
@@ -43,7 +43,7 @@ class Shares:
         self._counts = memoryview(mmap.mmap(file.fileno(), 0)).cast("I")
 
     @classmethod
-    def create(cls, count: int) -> Shares:
+    def create(cls, count: int) -> ConnectionCounts:
         """The shares of so many workers, none of which is there yet."""
         file = tempfile.TemporaryFile()  # noqa: SIM115  # until `close`
         file.write(ABSENT.to_bytes(SIZE, "little") * count)
@@ -51,7 +51,7 @@ class Shares:
         return cls(file)
 
     @classmethod
-    def inherit(cls, number: int) -> Shares:
+    def inherit(cls, number: int) -> ConnectionCounts:
         """The shares in an open file of this process. Raises: OSError, ValueError: it is none."""
         with os.fdopen(number, "r+b") as file:  # the memory stays without it
             return cls(file)
@@ -87,7 +87,7 @@ class Acceptor:
         listener: socket.socket,
         make: Callable[[], asyncio.Protocol],
         count: Callable[[], int],
-        shares: tuple[Shares, int] | None = None,
+        shares: tuple[ConnectionCounts, int] | None = None,
     ) -> None:
         self._listener, self._make, self._count, self._shares = listener, make, count, shares
         self._loop = asyncio.get_running_loop()

@@ -83,11 +83,10 @@ def create_app(
     """Build the application over an open store, which the caller closes.
 
     `app.state.perdure` is the store. `app.state.streams` holds the open streams, which its `stop` ends.
-    `app.state.workers` is how many processes serve its address.
-    `app.state.check_ready` raises if the store does not answer soon.
-    `app.state.metrics` counts requests, and what the engine does.
-    `app.state.gate` knows keys, which addresses clients may name, and who is signed in to the dashboard, whose routes
-    are `pages`; who serves closes it. `app.state.refused_page` is the page that a browser gets in place of an error.
+    `app.state.workers` is how many processes serve its address. `app.state.check_ready` raises if the store does not
+    answer soon. `app.state.metrics` counts requests, and what the engine does. `app.state.gate` knows keys, which
+    addresses clients may name, and who is signed in to the dashboard, whose routes are `pages`; who serves closes it.
+    `app.state.refused_page` is the page that a browser gets in place of an error.
     """
     app = Api(config, title=TITLE, version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.perdure = perdure

@@ -34,7 +34,7 @@ from perdure.core.features import Point
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.incoming.limits import Limits
 from perdure.core.incoming.principals import LOCAL, current_principal
-from perdure.server.access.gate import PAGE_HEADER, WITHOUT_BODY, Gate, NotAdmitted
+from perdure.server.access.gate import PAGE_HEADER, WITHOUT_BODY, Gate, RequestRejected
 from perdure.server.config import ANY, LOOPBACK_NAMES, NULL_ORIGIN, ServerConfig, is_loopback
 from perdure.server.log import current_trace
 from perdure.server.wire.errors import UNKNOWN, error_answer, refusal_answer
@@ -154,7 +154,7 @@ class Guard:
             async with self._gate.open_library(principal.org_id) as library:
                 scope["perdure.library"] = library
                 await self._app(scope, admitted, self._gate.note_success(scope, principal, send_and_note))
-        except NotAdmitted as refusal:
+        except RequestRejected as refusal:
             status, detail = refusal.status, refusal.detail
             is_form = status in (403, 429) and _is_of_browser(scope)
             answer = self._page(scope, status, detail, is_form=is_form)
@@ -186,10 +186,10 @@ class Guard:
         return self._refused_page(request, status, text)
 
     async def _admit(self, scope: Scope, receive: Receive) -> Receive:
-        """Check a request, and return the `receive` for its body. Raises: NotAdmitted; ClientDisconnect; StoreError."""
+        """Check a request; return the `receive` for its body. Raises: RequestRejected, ClientDisconnect, StoreError."""
         headers = _relevant_headers(scope["headers"])
         if (problem := self._origins.problem(headers)) is not None:
-            raise NotAdmitted(403, problem)
+            raise RequestRejected(403, problem)
         if scope["path"] in OPEN_PATHS:  # they need no key, so their bodies are not read
             return receive
         if scope["path"] == METRICS_PATH and self._config.metrics == "loopback" and is_of_this_machine(scope):
@@ -203,7 +203,7 @@ class Guard:
         elif segment not in OPEN_PAGES:
             await self._gate.admit(scope, headers, is_page=is_page)
         if is_page and scope["method"] not in WITHOUT_BODY and PAGE_HEADER not in headers:
-            raise NotAdmitted(403, "a form of the dashboard needs the header HX-Request, which its pages set")
+            raise RequestRejected(403, "a form of the dashboard needs the header HX-Request, which its pages set")
         if b"content-length" in headers or b"transfer-encoding" in headers:
             if headers.get(b"content-length") == b"0":
                 return receive
@@ -212,11 +212,11 @@ class Guard:
         if b"upgrade" in headers and b"upgrade" in headers.get(b"connection", b"").lower():
             # Uvicorn's parser would take the body for bytes of another protocol, and lose it.
             text = "this server speaks HTTP/1.1 and no other protocol: send the request without an Upgrade header"
-            raise NotAdmitted(400, text)
+            raise RequestRejected(400, text)
         is_form = headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
         if is_form and scope["method"] == "POST" and _UPLOAD.fullmatch(scope["path"]):
             if (problem := upload_problem(headers)) is not None:
-                raise NotAdmitted(415, problem)
+                raise RequestRejected(415, problem)
             return self._limit_upload(headers, receive)
         bodies = [await self._read(headers, receive)]
         if not is_page:
@@ -232,7 +232,7 @@ class Guard:
 
     async def _admit_git(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
         """Admit a request of a git program, which sends a key as the password of a user with any name, and only when it
-        is asked to. Raises: NotAdmitted; StoreError."""
+        is asked to. Raises: RequestRejected; StoreError."""
         scheme, _, text = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() == b"basic":
             with contextlib.suppress(ValueError):
@@ -240,12 +240,12 @@ class Guard:
                 headers = {**headers, b"authorization": b"Bearer " + key}
         try:
             await self._gate.admit(scope, headers, is_page=False)
-        except NotAdmitted as refusal:
+        except RequestRejected as refusal:
             asks = [(b"www-authenticate", b'Basic realm="perdure", charset="UTF-8"')] if refusal.status == 401 else []
-            raise NotAdmitted(refusal.status, refusal.detail, *refusal.headers, *asks) from None
+            raise RequestRejected(refusal.status, refusal.detail, *refusal.headers, *asks) from None
 
     def _check_body(self, body: bytes, headers: Mapping[bytes, bytes]) -> None:
-        """Raises: NotAdmitted: the body is not JSON within the limits, or of a type that any web page could send."""
+        """Raise RequestRejected if the body is not JSON within the limits or of a type any web page could send."""
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if _GIT_BODY.fullmatch(kind):  # needs a preflight, too
             return
@@ -253,14 +253,14 @@ class Guard:
             what = (
                 f"the body's Content-Type is {_quoted(kind)}" if kind else "the request has a body and no Content-Type"
             )
-            raise NotAdmitted(415, f"{what}: send JSON with `Content-Type: application/json`")
+            raise RequestRejected(415, f"{what}: send JSON with `Content-Type: application/json`")
         try:
             check_json(body, self._json_limits)
         except DataTooLarge as error:
-            raise NotAdmitted(422, f"body: {error}") from error
+            raise RequestRejected(422, f"body: {error}") from error
 
     async def _read(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
-        """Read a body. Raises: NotAdmitted: it is too large; ClientDisconnect."""
+        """Read a body. Raises: RequestRejected: it is too large; ClientDisconnect."""
         limit = self._config.max_body_bytes
         too_large = f"the request body is larger than {limit:,} bytes"
         length = headers.get(b"content-length")
@@ -268,7 +268,7 @@ class Guard:
             # A client that waits for 100 Continue sends no body after this answer.
             if length.isdigit() and int(length[:20]) <= DRAIN_BYTES and b"expect" not in headers:
                 await _drain(receive)
-            raise NotAdmitted(413, too_large)
+            raise RequestRejected(413, too_large)
         pieces: list[bytes] = []
         size = 0
         more = True
@@ -284,10 +284,10 @@ class Guard:
                 if size > limit:
                     if more:
                         await _drain(receive)
-                    raise NotAdmitted(413, too_large)
+                    raise RequestRejected(413, too_large)
                 if self._pending_bytes > PENDING_BODY_BYTES:
                     log.warning("a body was refused: more than %d bytes of bodies arrive at once", PENDING_BODY_BYTES)
-                    raise NotAdmitted(503, "too many large bodies arrive at once: try again", RETRY_AFTER)
+                    raise RequestRejected(503, "too many large bodies arrive at once: try again", RETRY_AFTER)
             return b"".join(pieces)
         finally:
             self._pending_bytes -= size

@@ -20,7 +20,7 @@ from starlette.routing import BaseRoute
 from perdure.core.errors import InvalidInput
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.config import ServerConfig
-from perdure.server.serving.acceptor import Acceptor, Shares
+from perdure.server.serving.acceptor import Acceptor, ConnectionCounts
 from perdure.server.serving.app import create_app
 from perdure.server.serving.connections import KEPT_S, Connection, Connections
 from perdure.server.serving.guards import RefusedPage
@@ -45,7 +45,7 @@ async def serve(
     pages: Sequence[BaseRoute] = (),
     refused_page: RefusedPage | None = None,
     listener: socket.socket | None = None,
-    shares: tuple[Shares, int] | None = None,
+    shares: tuple[ConnectionCounts, int] | None = None,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until a signal (SIGINT, SIGTERM, in the main thread) or this task's cancellation stops it.
@@ -190,7 +190,7 @@ class _Server(uvicorn.Server):
         connections: Connections,
         drain: Callable[[], Awaitable[None]],
         *,
-        shares: tuple[Shares, int] | None,
+        shares: tuple[ConnectionCounts, int] | None,
         on_ready: Callable[[], None] | None,
     ) -> None:
         super().__init__(config)

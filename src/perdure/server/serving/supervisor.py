@@ -1,5 +1,4 @@
-"""Several processes that serve one address: they share a socket that is bound once, and one that dies is started
-again.
+"""Several processes that serve one address: they share a socket that is bound once, and one that dies is started again.
 
 A worker is `python -m perdure serve --worker LISTENER,LINE,SHARES,PLACE,REPLACEMENT`: three open files that it
 inherits, its place among the workers, and 1 if all of them were ready before. The files are the listening socket; a
@@ -21,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.errors import PerdureError
-from perdure.server.serving.acceptor import Shares
+from perdure.server.serving.acceptor import ConnectionCounts
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +45,7 @@ class WorkerLine:
 
     listener: socket.socket
     line: socket.socket
-    shares: tuple[Shares, int]
+    shares: tuple[ConnectionCounts, int]
     is_replacement: bool
 
     @classmethod
@@ -58,7 +57,7 @@ class WorkerLine:
             one.setblocking(False)
         for number in (*sockets, shares):
             os.set_inheritable(number, False)  # the programs that tools start do not get them
-        return cls(listener, line, (Shares.inherit(shares), place), bool(replacement))
+        return cls(listener, line, (ConnectionCounts.inherit(shares), place), bool(replacement))
 
     def tell_ready(self, about: Mapping[str, Any]) -> None:
         """Tell the supervisor that this worker answers requests, with the facts that it prints, such as the model."""
@@ -97,7 +96,7 @@ class Supervisor:
         self._listener, self._count, self._command, self._environment = listener, count, command, environment
         self._grace_s, self._on_ready, self._short_life_s = grace_s, on_ready, short_life_s
         self._on_end = on_end
-        self._shares = Shares.create(count)
+        self._shares = ConnectionCounts.create(count)
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._ready: dict[int, Mapping[str, Any]] = {}
         self._was_ready = False

@@ -28,7 +28,7 @@ from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges,
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, WritePolicy
 from perdure.engine.records.run_request import NewMessage
-from perdure.library.agents.agents import Belongings, CompanionKind, WholeAgent
+from perdure.library.agents.agents import AgentAttachments, CompanionKind, FullAgent
 from perdure.server.wire import fields as ids
 from perdure.server.wire import models
 from perdure.server.wire.archives import NO_EMBEDDER, filled_embedding_config
@@ -247,11 +247,11 @@ class AgentChangesIn(_FeatureSettings):
         return cast(AgentChanges, changes)
 
     @property
-    def belongings(self) -> Belongings:
+    def belongings(self) -> AgentAttachments:
         """The new blocks, tools, folders, identities and secrets of the agent."""
         folder_ids = self.source_ids if self.folder_ids is None else self.folder_ids
         folders: Mapping[str, Sequence[str]] = {} if folder_ids is None else {"folders": folder_ids}
-        return Belongings(
+        return AgentAttachments(
             block_ids=self.block_ids,
             tool_ids=self.tool_ids,
             identity_ids=self.identity_ids,
@@ -299,9 +299,9 @@ class AgentIn(AgentChangesIn):
         )
 
     @property
-    def belongings(self) -> Belongings:
+    def belongings(self) -> AgentAttachments:
         """The folders, identities and secrets of the agent; `new_agent` has the rest."""
-        return Belongings(
+        return AgentAttachments(
             identity_ids=self.identity_ids,
             secrets=self.secret_values,
             of_features={"folders": (*(self.folder_ids or ()), *(self.source_ids or ()))},
@@ -383,7 +383,7 @@ class WireSecret(
     value: str = MASKED
 
 
-AGENT_FIELDS: Point[[WholeAgent, int, Embedder | None], Mapping[str, Any]] = Point("agent_fields")
+AGENT_FIELDS: Point[[FullAgent, int, Embedder | None], Mapping[str, Any]] = Point("agent_fields")
 """Fields of an agent's shape that features fill in. Arguments: the agent, its window in tokens, the embedder."""
 
 if TYPE_CHECKING:
@@ -396,7 +396,7 @@ else:  # the document describes it as the feature does
 
 class WireAgent(
     WireShape,
-    of=WholeAgent,
+    of=FullAgent,
     fields="created_by_id last_updated_by_id agent.created_at agent.updated_at agent.id agent.name tool_rules"
     " message_ids system agent_type llm_config embedding_config agent.model embedding model_settings"
     " compaction_settings response_format agent.description agent.metadata memory blocks tools sources"
@@ -436,7 +436,7 @@ class WireAgent(
     multi_agent_group: ManagedGroup | None = None
 
 
-def agent_shape(state: WholeAgent, facts: models.WireModelFacts, embedder: Embedder | None) -> WireAgent:
+def agent_shape(state: FullAgent, facts: models.WireModelFacts, embedder: Embedder | None) -> WireAgent:
     """The agent with all fields of the wire. Relations are always included: all clients accept them."""
     agent, settings = state.agent, state.agent.settings
     wire_fields = settings.get(WIRE_SETTING, {})

@@ -24,8 +24,8 @@ from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolCal
 from perdure.core.ports import TokenCounter
 from perdure.domain.conversations.units import DESCRIPTION, MODEL_SETTINGS, SUMMARY_CHARS, ConversationChanges
 from perdure.engine.compaction.compact_view import CompactionCounts
-from perdure.engine.compaction.room import Preview
-from perdure.library.messages.conversations import WholeConversation
+from perdure.engine.compaction.room import RequestPreview
+from perdure.library.messages.conversations import FullConversation
 from perdure.server.wire.base import WireRequest, fields, nulls
 from perdure.server.wire.errors import NotSupported
 from perdure.server.wire.fields import AgentIdIn, MaxItems, RunIdIn
@@ -50,7 +50,7 @@ class Context(WireShape):
     messages: list[Object]
 
 
-def context_shape(preview: Preview, *, counter: TokenCounter) -> Context:
+def context_shape(preview: RequestPreview, *, counter: TokenCounter) -> Context:
     """The overview with all fields of the wire; the parts' tokens sum to `context_window_size_current`.
 
     The status, the date and counts at the end of each request, is part of the external summary, which has counts too.
@@ -276,7 +276,7 @@ class RecompileIn(WireRequest):
 
 class WireConversation(
     StampedShape,
-    of=WholeConversation,
+    of=FullConversation,
     fields="conversation.created_at conversation.updated_at conversation.id conversation.agent_id conversation.summary"
     " in_context_message_ids isolated_block_ids model model_settings conversation.last_message_at description archived"
     " conversation.archived_at context_window_limit",

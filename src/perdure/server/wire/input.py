@@ -31,7 +31,7 @@ from perdure.core.messages import SEND_MESSAGE, Image, ImageLink, Text, ToolDeci
 from perdure.core.runs import Callback, IfBusy, RunOptions
 from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.domain.conversations.importing import KEY_MAX_CHARS, NAME_MAX_CHARS, ImportedMessage
-from perdure.engine.approvals.answers import SKILL, Pending
+from perdure.engine.approvals.answers import SKILL, WaitingCalls
 from perdure.engine.conversations.edit import EditedPart
 from perdure.engine.records.rows import OTID_KEY
 from perdure.engine.records.run_request import MAX_STEPS, NewMessage, RunRequest
@@ -119,7 +119,7 @@ class AnswerIn(WireRequest):
         return [ToolDecision(self.approval_request_id or "", self.approve, self.reason)]
 
 
-def pending_shape(pending: Pending | None) -> dict[str, Any] | None:
+def pending_shape(pending: WaitingCalls | None) -> dict[str, Any] | None:
     """The request for approval that an agent waits for, with its unanswered calls."""
     if pending is None:
         return None

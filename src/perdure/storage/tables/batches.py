@@ -129,8 +129,7 @@ class Batches(Table):
         return batch
 
     def find(self, batch_id: BatchId, *, deleted: bool = False) -> Batch | None:
-        """Return the batch with this id, with its runs counted; with `deleted` also a deleted one, of which only the
-        position in lists is known."""
+        """Return a batch and its number of runs; with `deleted` also a deleted one (only its place)."""
         sql = f"SELECT {_BATCH.columns} FROM batches WHERE id = :id AND org_id = :org_id"
         found = self._counted(self._all(_BATCH, sql, id=storable(batch_id)))
         if deleted and not found:
@@ -162,8 +161,7 @@ class Batches(Table):
     def list_message_ids(
         self, batch_id: BatchId, *, agent_id: AgentId | None = None
     ) -> Sequence[tuple[MessageId, AgentId, int]]:
-        """(id, agent, number) of what the runs of a batch answered and their tools returned, oldest first; of one
-        agent, if one is given."""
+        """Return (id, agent, number) of a batch's answers and tool results, oldest first; all agents' by default."""
         of_agent = "" if agent_id is None else " AND r.agent_id = :agent_id"
         rows = self._rows(
             f"{_MESSAGES}{of_agent} ORDER BY m.created_at, m.agent_id, m.seq", batch_id=batch_id, agent_id=agent_id

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 
 from perdure.core.features import feature_org_tables, feature_tables
-from perdure.core.incoming.principals import Used, day_of
+from perdure.core.incoming.principals import PeriodUsage, day_of
 from perdure.storage.database.row_format import insert_into, iso, storable
 from perdure.storage.tables.table import OWN_AGENT_OF, Table
 
@@ -54,7 +54,7 @@ _INSERT = f"{insert_into('used', 'org_id, owner_id, period, requests, tokens, co
 class UseCounts(Table):
     """How much keys and agents used in each period: a UTC day (`2026-01-31`) or minute (`2026-01-31T12:34`)."""
 
-    def add(self, used: Mapping[str, Used], period: str) -> None:
+    def add(self, used: Mapping[str, PeriodUsage], period: str) -> None:
         """Add to what owners, agents or keys by their ids, have used in a period."""
         self._db.run_many(  # sorted, so that transactions on PostgreSQL lock rows in one order
             f"{_INSERT} UPDATE SET requests = used.requests + excluded.requests,"
@@ -63,7 +63,7 @@ class UseCounts(Table):
             [self._row(owner_id, period, one) for owner_id, one in sorted(used.items())],
         )
 
-    def add_today(self, used: Mapping[str, Used], *, at: datetime) -> None:
+    def add_today(self, used: Mapping[str, PeriodUsage], *, at: datetime) -> None:
         """Add to what owners have used on the day of this moment. Their counts of days before yesterday are removed."""
         self.add(used, day_of(at))
         before = day_of(at - timedelta(days=1))
@@ -74,9 +74,9 @@ class UseCounts(Table):
 
     def claim(self, owner_id: str, period: str) -> bool:
         """Count the first use of something, such as a notice, in a period; False: it was used before in this period."""
-        return bool(self._db.run_counted(f"{_INSERT} NOTHING", self._row(owner_id, period, Used(requests=1))))
+        return bool(self._db.run_counted(f"{_INSERT} NOTHING", self._row(owner_id, period, PeriodUsage(requests=1))))
 
-    def get(self, owner_id: str, period: str) -> Used:
+    def get(self, owner_id: str, period: str) -> PeriodUsage:
         """What the owner has used in this period; nothing, if nothing is known."""
         rows = self._rows(
             "SELECT requests, tokens, cost FROM used"
@@ -84,8 +84,8 @@ class UseCounts(Table):
             owner_id=storable(owner_id),
             period=period,
         )
-        return Used(*rows[0]) if rows else Used()
+        return PeriodUsage(*rows[0]) if rows else PeriodUsage()
 
-    def _row(self, owner_id: str, period: str, used: Used) -> Mapping[str, object]:
+    def _row(self, owner_id: str, period: str, used: PeriodUsage) -> Mapping[str, object]:
         """The parameters of a row of `used`."""
         return {"org_id": self._org_id, "owner_id": storable(owner_id), "period": period, **asdict(used)}

@@ -340,7 +340,7 @@ def move_unfinished(db: Database, org_id: OrgId, agent_id: AgentId, to: OrgId | 
             db.run_many("UPDATE vector_scopes SET org_id = :to WHERE number = :number", scopes)
 
 
-class Unfinished(Table):
+class UnfinishedCopies(Table):
     """The blocks and archives of agents that are not whole yet."""
 
     def link(self, table: str, agent_id: AgentId, ids: Sequence[str]) -> None:

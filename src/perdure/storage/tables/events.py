@@ -60,8 +60,7 @@ class Events(Table):
         ]
 
     def list(self, key: RunKey, *, after: int = 0, limit: int = 1000) -> Sequence[StoredEvent]:
-        """The events of a run with numbers above `after`, in order. That of an added message holds the message, even if
-        a reset took it out of view."""
+        """Return a run's events with numbers above `after`, in order, with the messages that were added."""
         rows = self._rows(
             f"SELECT seq, type, body, created_at FROM events WHERE {_OWN_RUN} AND seq > :after"
             " ORDER BY seq LIMIT :limit",
@@ -102,8 +101,7 @@ class Events(Table):
         return {seq: [kind for row in rows for kind in row[0].split(",")] for seq, rows in found.items() if rows}
 
     def trim_deltas(self, key: RunKey, *, keep: int, since: datetime) -> int:
-        """Remove previews older than `since` or beyond the newest `keep`, but no run's newest event; return the
-        count."""
+        """Remove previews older than `since` or beyond the newest `keep`, never a run's newest; return the count."""
         return self._run_counted(
             f"DELETE FROM events WHERE {_OWN_RUN} AND type = 'delta.streamed'"
             " AND (created_at < :since OR seq <= (SELECT d.seq FROM events d WHERE d.agent_id = :agent_id"

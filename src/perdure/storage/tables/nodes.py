@@ -46,8 +46,7 @@ class Nodes(Table):
         self._set("summary_nodes", _NODE.params(node, _KEY), **_NODE.params(node, columns))
 
     def list_behind(self, agent_id: AgentId, conversation_seq: int, seqs: Sequence[int]) -> Sequence[SummaryNode]:
-        """Return the nodes of a conversation that cover any of these messages (sorted numbers), by number, so that a
-        node follows its children."""
+        """Return a conversation's nodes that cover these messages (sorted numbers), children before parents."""
         if not seqs:
             return []
         where = "from_message_seq <= :last AND upto_message_seq >= :first ORDER BY seq"

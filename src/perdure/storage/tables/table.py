@@ -367,8 +367,7 @@ def lock_numbers(db: Database) -> None:
 
 
 def next_number(db: Database, count: int = 1) -> int:
-    """A new number for a root row, from 1: its order of creation, and its scope in full-text indexes. The first of
-    `count` numbers."""
+    """Return the first of `count` new numbers for root rows, from 1, in order of creation."""
     sql = "UPDATE counters SET value = value + :count WHERE name = 'number' RETURNING value - :count + 1"
     return int(db.rows(sql, {"count": count})[0][0])
 

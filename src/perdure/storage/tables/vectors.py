@@ -14,7 +14,7 @@ from typing import Any
 
 from perdure.core.errors import EmbeddingMismatch, NotFound
 from perdure.core.ids import OrgId
-from perdure.core.vectors import Claim, OwnerKind, ScopeCounts, VectorBlock, VectorRow, VectorScope
+from perdure.core.vectors import EmbeddingClaim, OwnerKind, ScopeCounts, VectorBlock, VectorRow, VectorScope
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import RowFormat, insert_into, iso, restore, storable
 from perdure.storage.tables.table import Table, first
@@ -34,7 +34,7 @@ _SCOPE = RowFormat(
     columns="number, owner_kind, owner_id, model, dimensions, generation, version, row_count, fill_from",
     build=lambda **columns: VectorScope(**columns, settled=False),
 )
-_CLAIM = RowFormat(Claim)
+_CLAIM = RowFormat(EmbeddingClaim)
 _CLAIMED = "number = :number AND seq = :seq AND not_before = :claimed"
 _OWN_SCOPE = "EXISTS (SELECT 1 FROM vector_scopes s WHERE s.number = :number AND s.org_id = :org_id)"
 _TEXTS = {
@@ -116,8 +116,7 @@ class Vectors(Table):
         return scopes[0] if scopes else None
 
     def open(self, number: int, owner_kind: OwnerKind, owner_id: str, model: str) -> VectorScope:
-        """Open a scope, so that new texts are embedded by `model` and `fill` queues existing ones. An open scope stays
-        as it is. Raises: NotFound."""
+        """Open a scope whose texts `model` embeds (`fill`: existing ones too) unless it is open. Raises: NotFound."""
         params = {"number": number, "owner": owner_id, "model": storable(model)}
         table, counter = ("agents", "message_seq") if owner_kind == "agent" else ("archives", "passage_seq")
         if self._run_counted(
@@ -365,7 +364,7 @@ class Vectors(Table):
         )
         return {(row[0] >> 32, row[0] & _MASK): row[1] for row in rows}
 
-    def claim(self, model: str, *, at: datetime, until: datetime, limit: int) -> Sequence[Claim]:
+    def claim(self, model: str, *, at: datetime, until: datetime, limit: int) -> Sequence[EmbeddingClaim]:
         """Claim up to `limit` texts for this model that are due at `at`; return the claims, due again at `until`."""
         lock = f"{self._db.for_update} OF q SKIP LOCKED" if self._db.for_update else ""
         rows = self._rows(
@@ -394,16 +393,16 @@ class Vectors(Table):
         )
         return any(self._rows(sql, at=iso(at), model=storable(model)) for sql in (queued, unfilled))
 
-    def renew(self, claims: Sequence[Claim], *, claimed: datetime, until: datetime) -> None:
+    def renew(self, claims: Sequence[EmbeddingClaim], *, claimed: datetime, until: datetime) -> None:
         """Extend claims that end at `claimed` to `until`."""
         self._change(claims, claimed, "UPDATE embedding_queue SET not_before = :until", until=iso(until))
 
-    def release(self, claims: Sequence[Claim], *, claimed: datetime, at: datetime | None = None) -> None:
+    def release(self, claims: Sequence[EmbeddingClaim], *, claimed: datetime, at: datetime | None = None) -> None:
         """Release claims that end at `claimed`, to be claimed again at once or from `at` on; the try is not counted."""
         again = "" if at is None else iso(at)
         self._change(claims, claimed, "UPDATE embedding_queue SET tries = :tries - 1, not_before = :again", again=again)
 
-    def fail(self, claim: Claim, reason: str, *, claimed: datetime, again: datetime | None) -> None:
+    def fail(self, claim: EmbeddingClaim, reason: str, *, claimed: datetime, again: datetime | None) -> None:
         """Store that the embedder refused a text: try again at `again`; None: only after `refill`."""
         self._change(
             [claim],
@@ -413,11 +412,11 @@ class Vectors(Table):
             reason=storable(reason),
         )
 
-    def drop(self, claims: Sequence[Claim], *, claimed: datetime) -> None:
+    def drop(self, claims: Sequence[EmbeddingClaim], *, claimed: datetime) -> None:
         """Remove claimed texts that need no vector from the queue."""
         self._change(claims, claimed, "DELETE FROM embedding_queue")
 
-    def _change(self, claims: Sequence[Claim], claimed: datetime, statement: str, **params: str) -> None:
+    def _change(self, claims: Sequence[EmbeddingClaim], claimed: datetime, statement: str, **params: str) -> None:
         """Run a statement without WHERE, with these values in it, on the places in the queue of claims that still end
         at `claimed`: others have been claimed again."""
         common = params | {"claimed": iso(claimed), "org_id": self._org_id}

@@ -13,7 +13,7 @@ from typing import Any
 from perdure.core.features import Point, feature_org_tables, feature_roots, find_features
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.messages import is_embedded
-from perdure.core.vectors import CheckResult, Fault, FaultKind, Owner, OwnerKind
+from perdure.core.vectors import CheckResult, FaultKind, IndexFault, IndexOwner, OwnerKind
 from perdure.storage.database import full_text as word_index
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import ChecksumColumns, Row, load, storable
@@ -57,7 +57,7 @@ class Upkeep(Table):
         """Whether the store has this version's tables, or newer ones that fit. Raises: StoreTooNew, StoreIncomplete."""
         return is_current(self._db.rows, "the store", MIGRATIONS)
 
-    def owners(self, *, after: int = -1, limit: int = 500) -> Sequence[Owner]:
+    def owners(self, *, after: int = -1, limit: int = 500) -> Sequence[IndexOwner]:
         """Agents and archives with numbers above `after`, in order."""
         rows = self._rows(
             "SELECT number, 'agent', id, message_seq FROM agents WHERE number > :after AND org_id = :org_id"
@@ -66,9 +66,11 @@ class Upkeep(Table):
             after=after,
             limit=limit,
         )
-        return [Owner(*row) for row in rows]
+        return [IndexOwner(*row) for row in rows]
 
-    def check(self, owner: Owner, *, from_seq: int = 0, limit: int = 1_000, repair: bool = False) -> CheckResult[int]:
+    def check(
+        self, owner: IndexOwner, *, from_seq: int = 0, limit: int = 1_000, repair: bool = False
+    ) -> CheckResult[int]:
         """Compare the next `limit` texts of an owner with their checksums and with what is derived from them; after the
         last ones also its counts. `repair`: derive again what differs, and add missing checksums."""
         table = "agents" if owner.kind == "agent" else "archives"
@@ -117,7 +119,7 @@ class Upkeep(Table):
         faults = _damaged("versions of this block", sorted(wrong))
         other = "value that is not its newest version's"
         faults += [
-            Fault("damage", block_id, other, 1, False)
+            IndexFault("damage", block_id, other, 1, False)
             for block_id, version, differs in rows
             if differs and (block_id, version) not in wrong
         ]
@@ -126,8 +128,7 @@ class Upkeep(Table):
     def check_entities(
         self, *, after: tuple[str, int] = ("", -1), limit: int = 1_000, repair: bool = False
     ) -> CheckResult[tuple[str, int]]:
-        """Compare the next `limit` entities of graphs, after (graph, entity), with their facts and the index of names;
-        `repair` rebuilds both."""
+        """Check the next `limit` entities after (graph, entity), their facts and name index; `repair` rebuilds both."""
         for result in COMPARE(self._db, self._org_id, after, limit, repair):
             return result
         return CheckResult((), None, 0)
@@ -164,8 +165,7 @@ class Upkeep(Table):
         return unfinished_deletes(self._db, self._org_id)
 
     def merge_words(self, *, begin: bool = False) -> bool:
-        """Merge parts of the full-text indexes, to drop removed words; `begin`: from the first. False: all is
-        merged."""
+        """Merge full-text indexes to drop removed words, from the first if `begin`; return whether more is left."""
         more = [self._db.merge_words(table, begin=begin) for table in TABLES.values()]
         return any(more)
 
@@ -189,13 +189,13 @@ class Upkeep(Table):
         return rebuilding(self._db)
 
 
-def _damaged(what: str, rows: Sequence[tuple[str, int]]) -> list[Fault]:
+def _damaged(what: str, rows: Sequence[tuple[str, int]]) -> list[IndexFault]:
     """One fault per owner of damaged rows (owner, number): how many, and their first numbers. `what` names the rows."""
     numbers: dict[str, list[int]] = {}
     for owner_id, number in rows:
         numbers.setdefault(owner_id, []).append(number)
     return [
-        Fault(
+        IndexFault(
             "damage",
             owner_id,
             f"{what} that are not as they were written: number {', '.join(map(str, found[:SHOWN_MAX]))}"
@@ -210,10 +210,10 @@ def _damaged(what: str, rows: Sequence[tuple[str, int]]) -> list[Fault]:
 class _OwnerCheck:
     """The check of an owner's texts between two numbers, both included."""
 
-    def __init__(self, db: Database, owner: Owner, first: int, last: int, repair: bool) -> None:
+    def __init__(self, db: Database, owner: IndexOwner, first: int, last: int, repair: bool) -> None:
         self._db, self._owner, self._first, self._last, self._repair = db, owner, first, last, repair
         self._params = {"id": owner.id, "agent_id": owner.id, "number": owner.number, "first": first, "last": last}
-        self.faults: list[Fault] = []
+        self.faults: list[IndexFault] = []
 
     def texts(self) -> int:
         """Report damaged rows; return how many rows have no checksum."""
@@ -387,7 +387,7 @@ class _OwnerCheck:
         """Add a fault that `count` things have, unless that is 0 and not `always` reported. It counts as repaired if
         this check repairs and such a fault can be (`repaired`)."""
         if count or always:
-            self.faults.append(Fault(kind, self._owner.id, text, count, self._repair and repaired))
+            self.faults.append(IndexFault(kind, self._owner.id, text, count, self._repair and repaired))
 
 
 def _check_rows(

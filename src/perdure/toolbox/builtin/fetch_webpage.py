@@ -1,5 +1,4 @@
-"""`fetch_webpage`: the main text of a page as Markdown; fetched within limits on bytes, redirects and seconds, as
-pictures are."""
+"""`fetch_webpage`: a page's main text as Markdown, fetched within limits on bytes, redirects and seconds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Settings of an agent: what it is called, what it is told, its model, and a form of all its settings; and how it is
-discarded and brought back."""
+"""The page of an agent's settings, and the forms that change, delete and restore the agent."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from perdure.domain.agents.units import AgentChanges
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.agent import AsyncAgentById
 from perdure.library.perdure import AsyncPerdure
-from perdure.ui.conflicts import WAS, SavedMeanwhile, changed_fields, three_ways
+from perdure.ui.conflicts import WAS, FormConflict, changed_fields, three_ways
 from perdure.ui.pages.home import agent_frame, home, page_author
 from perdure.ui.pages.memory import edit_block
 from perdure.ui.pages.tool_forms import parse_json
@@ -151,7 +150,7 @@ async def write_persona(request: Request, library: AsyncPerdure) -> Notice:
             return Notice("The persona was stored; the agent reads it with its next message.")
         persona = await own.blocks.get(PERSONA)
         field = three_ways("value", PERSONA, base="", theirs=persona.value, mine=value)
-        raise SavedMeanwhile([PERSONA], [field], {"version": str(persona.version)})
+        raise FormConflict([PERSONA], [field], {"version": str(persona.version)})
     return await edit_block(request, library)
 
 

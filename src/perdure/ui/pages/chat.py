@@ -15,7 +15,7 @@ from perdure.core.runs import NO_OPTIONS, RunOptions
 from perdure.core.text.reprs import attributes
 from perdure.domain.agents.profile import PROFILE
 from perdure.domain.agents.units import AgentChanges
-from perdure.engine.compaction.room import Preview
+from perdure.engine.compaction.room import RequestPreview
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.library.agent import AsyncAgentById
 from perdure.library.messages.retries import WaitingRun
@@ -106,7 +106,7 @@ async def _load_again(request: Request, agent: AsyncAgentById) -> Data | None:
     return attributes(await agent.run(RunId(wanted)), "conversation_id", run_id="id")
 
 
-def context_shape(preview: Preview) -> Data:
+def context_shape(preview: RequestPreview) -> Data:
     """What fills the window of the next request."""
     overview = overview_of(preview)
     amounts = {name: f"{name}_tokens" for name in ("window", "used", "reserve", "free", "over")}

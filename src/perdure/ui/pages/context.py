@@ -14,7 +14,7 @@ from perdure.context.sections.assemble import canonical
 from perdure.core.ids import ConversationId, StepId
 from perdure.core.nodes import node_handle
 from perdure.core.text.reprs import attributes
-from perdure.engine.compaction.room import Preview
+from perdure.engine.compaction.room import RequestPreview
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.runs.steps import StepInfo, overview_of, request_of
 from perdure.ui.pages.chat import context_shape
@@ -31,8 +31,7 @@ pages = Pages()
 
 @pages.get("/agents/{agent_id}/context", "context.html")
 async def context(request: Request, library: AsyncPerdure) -> Data:
-    """What fills the window, and the newest requests; with `from` and `to` the difference of two of them, or of one
-    and `next`, the next request."""
+    """Show the window's contents and the newest requests, or the difference of the requests `from` and `to`."""
     own, query = agent_of(request, library), request.query_params
     agent = await library.all_agents.resolve(own.id)
     named, before = query.get("conversation"), query.get("before")
@@ -69,7 +68,7 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
     }
 
 
-def _parts(preview: Preview, prices: Prices) -> list[Data]:
+def _parts(preview: RequestPreview, prices: Prices) -> list[Data]:
     """The parts of the next request, each with its price where nothing comes from the provider's cache."""
     return [
         attributes(part, "name", "tokens")

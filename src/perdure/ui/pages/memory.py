@@ -22,7 +22,7 @@ from perdure.domain.blocks.units import NewBlock
 from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.ui.conflicts import SavedMeanwhile, three_ways
+from perdure.ui.conflicts import FormConflict, three_ways
 from perdure.ui.pages.home import agent_frame, correction_notice, page_author, version_shape
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_of, author, field_of, form_of, is_number, url_of
 
@@ -216,13 +216,13 @@ async def _value_of(agent: AsyncAgentById, label: str, number: int) -> str:
 
 def check_meanwhile(versions: Sequence[BlockVersion], label: str, mine: str | None, *, since: int) -> None:
     """Check that nobody wrote a block, of which these are the newest versions, after the version `since`. Raises:
-    SavedMeanwhile: somebody did; not if that version is too old to be among them."""
+    FormConflict: somebody did; not if that version is too old to be among them."""
     newest, base = versions[0], next((one for one in versions if one.version == since), None)
     if base is not None and base is not newest:
         field = three_ways("value", label, base=base.value, theirs=newest.value, mine=mine or "")
         who = newest.agent_name or author(newest.author.kind).capitalize()
         hidden = {"version": str(newest.version)}
-        raise SavedMeanwhile([f"block {label}"], [field], hidden, who=f"{who} saved version {newest.version}")
+        raise FormConflict([f"block {label}"], [field], hidden, who=f"{who} saved version {newest.version}")
 
 
 @pages.post("/agents/{agent_id}/memory/passages", shows=memory)

@@ -19,8 +19,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s|[。！？]|\n")
 
 
 async def panes_shape(request: Request, agent: AsyncAgentById, shown: Conversation) -> Data:
-    """The data of both panes; the conversation that is `shown` is listed in any case. `pages`: so many pages of
-    conversations are listed."""
+    """Return the data of both panes, with `pages` pages of conversations and always the one that is `shown`."""
     wanted = request.query_params.get("pages", "")
     count = min(max(int(wanted), 1), PAGES_MAX) if is_number(wanted) else 1
     found = await agent.named_conversations(limit=count * CONVERSATIONS_MAX)

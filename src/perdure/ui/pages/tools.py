@@ -228,8 +228,7 @@ def permissions_of(form: Mapping[str, str]) -> ToolChanges:
 
 
 def rule_of(form: Mapping[str, str], tools: Sequence[str]) -> dict[str, Any]:
-    """The rule that a form describes: its `type`, `tool_name`, the other `tools` that it needs, and its number.
-    Raises: InvalidInput."""
+    """Return the rule in a form: `type`, `tool_name`, further `tools`, and a number. Raises: InvalidInput."""
     rule: dict[str, Any] = {"type": form.get("type", ""), "tool_name": form.get("tool_name", "")}
     match rule["type"]:
         case "constrain_child_tools" | "parent_last_tool":

@@ -11,7 +11,7 @@ from functools import partial
 from perdure.core.errors import ModelError, ModelNotFound
 from perdure.core.ids import AgentId
 from perdure.engine.ports import in_effect
-from perdure.engine.reading import Reading
+from perdure.engine.reading import ModelInput
 from perdure.engine.workers.background import AT_ONCE, Piece
 from perdure.features.facts.extraction.extractors import FactPorts
 from perdure.features.facts.tables import Entities, Graphs
@@ -31,7 +31,7 @@ Due = Sequence[tuple[Community, CommunityFacts]]
 
 async def summarize_due(ports: FactPorts, agent_id: AgentId, piece: Piece = AT_ONCE) -> int:
     """Summarize communities of the agent's graph that have changed; return how many. `piece` is as of `extract_due`.
-    Raises: NotFound, StoreError; PutBack, if no caller waits."""
+    Raises: NotFound, StoreError; CallPostponed, if no caller waits."""
     at = ports.clock.now()
     async with piece():
         graph, due, extractor = await ports.store.read(_load_due, ports, agent_id, at)
@@ -59,7 +59,7 @@ async def summarize_due(ports: FactPorts, agent_id: AgentId, piece: Piece = AT_O
         return sum(
             store_summary(tx, graph, community, facts.name, summary, at=ports.clock.now())
             for (community, facts), summary in zip(due, summaries, strict=True)
-            if Reading((community, facts), partial(again, community=community)).holds(tx)
+            if ModelInput((community, facts), partial(again, community=community)).holds(tx)
         )
 
     async with piece():

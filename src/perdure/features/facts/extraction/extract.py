@@ -17,7 +17,7 @@ from perdure.core.errors import Conflict, ModelError, ModelReplyInvalid, NotFoun
 from perdure.core.ids import AgentId
 from perdure.engine.ports import in_effect
 from perdure.engine.reading import AGAIN_MAX
-from perdure.engine.workers.background import AT_ONCE, Piece, PutBack
+from perdure.engine.workers.background import AT_ONCE, CallPostponed, Piece
 from perdure.features.facts.extraction.communities import summarize_due
 from perdure.features.facts.extraction.extractors import FactPorts
 from perdure.features.facts.extraction.nearness import find_same, show_near
@@ -73,7 +73,7 @@ async def _extract_all(
     for _ in range(BATCHES_MAX):
         try:
             found = await _extract(ports, load, piece)
-        except (NotFound, StoreError, PutBack):
+        except (NotFound, StoreError, CallPostponed):
             raise
         except Exception as error:
             if may_pass(error):
@@ -159,8 +159,7 @@ async def _extract_waiting(
     *,
     batches_max: int = BATCHES_MAX,
 ) -> Sequence[Fact]:
-    """Extract waiting texts of a graph that no other task extracts, up to `batches_max` batches; return the new
-    facts.
+    """Extract waiting texts of a graph that no other task extracts, up to `batches_max` batches; return the new facts.
 
     Args:
         find: loads the graph; None: there is none.
@@ -239,7 +238,7 @@ def may_pass(error: Exception) -> bool:
 async def _extract(ports: FactPorts, load: Load, piece: Piece = AT_ONCE) -> Sequence[Fact] | None:
     """Load one batch, extract it, and store its facts; return the new ones. None: facts are off, or `load` found
     nothing. What changes while an extractor reads it is loaded and extracted again, up to `AGAIN_MAX` times. Raises:
-    ModelError, ModelNotFound, NotFound, StoreError; Conflict; PutBack, if no caller waits (`piece`)."""
+    ModelError, ModelNotFound, NotFound, StoreError; Conflict; CallPostponed, if no caller waits (`piece`)."""
     for _ in range(AGAIN_MAX):
         loaded = await load()
         if loaded is None:
@@ -277,8 +276,7 @@ async def _extract(ports: FactPorts, load: Load, piece: Piece = AT_ONCE) -> Sequ
 
 
 async def _passes_over(ports: FactPorts, loaded: LoadedBatch) -> bool:
-    """Count a failure; return whether a single text failed too often, and is marked as extracted. Raises:
-    StoreError."""
+    """Count a failure; return whether a text failed too often and was given up. Raises: StoreError."""
     graph_id, seqs = loaded.episodes[0].graph_id, [episode.seq for episode in loaded.episodes]
     if len(seqs) > 1 or loaded.episodes[0].tries + 1 < TRIES:
         await ports.store.write(lambda tx: tx.of(Episodes).count_tries(graph_id, seqs))

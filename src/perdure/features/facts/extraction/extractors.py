@@ -9,7 +9,7 @@ from perdure.app import App
 from perdure.core.models import EXTRACTIVE
 from perdure.engine.ports import Ports
 from perdure.features.facts.extraction.model_extractor import ModelExtractor
-from perdure.features.facts.extraction.waiting import Waiting
+from perdure.features.facts.extraction.waiting import ConversationBacklogs
 from perdure.features.facts.values.extraction import Extractor, FindExtractor
 
 
@@ -23,7 +23,7 @@ class FactPorts(Ports):
     """What extraction needs beside the engine's ports: an extractor, and the conversations that wait."""
 
     find_extractor: FindExtractor = extract_nothing
-    waiting: Waiting = field(default_factory=Waiting)
+    waiting: ConversationBacklogs = field(default_factory=ConversationBacklogs)
 
     @classmethod
     def of(cls, app: App) -> FactPorts:

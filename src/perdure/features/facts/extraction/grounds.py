@@ -20,7 +20,7 @@ _FILLERS = STOP_WORDS | {name_key(USER), "year", "old"}
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class BatchWords:
     """The words of a batch: its turns and those before, with speakers and names of known entities, as one text in
     matching form without spaces, as stems, and as the relations of relatives in it, such as `SISTER`."""
 
@@ -29,7 +29,7 @@ class Said:
     kin: frozenset[str]
 
     @classmethod
-    def of(cls, batch: ReadBatch) -> Said:
+    def of(cls, batch: ReadBatch) -> BatchWords:
         """Collect the words of a batch."""
         turns = [*batch.context, *batch.turns]
         known = [name for one in batch.entities for name in (one.name, *one.aliases)]

@@ -21,7 +21,7 @@ from perdure.core.text.json_strings import compact_json
 from perdure.core.text.loose_json import read_objects
 from perdure.core.text.markup import escape_tags
 from perdure.core.text.zones import local
-from perdure.features.facts.extraction.grounds import Said
+from perdure.features.facts.extraction.grounds import BatchWords
 from perdure.features.facts.units.batches import CONTEXT_TURNS
 from perdure.features.facts.units.graphs import ALIASES_MAX
 from perdure.features.facts.values.extraction import (
@@ -61,7 +61,7 @@ class ModelExtractor:
 
     async def extract(self, batch: ReadBatch) -> Extraction:
         """Return what the model finds in a batch, without facts about names that are not said. Raises: ModelError."""
-        extraction, said = await self._read(batch), Said.of(batch)
+        extraction, said = await self._read(batch), BatchWords.of(batch)
         names = {
             name_key(name): [entity.name, *entity.aliases]
             for entity in extraction.entities

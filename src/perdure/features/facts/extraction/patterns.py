@@ -152,10 +152,10 @@ class PatternExtractor:
 
     async def extract(self, batch: ReadBatch) -> Extraction:
         """Return what the users of a batch state. Raises nothing, whatever the batch holds."""
-        return _Extraction(batch).run()
+        return _BatchExtraction(batch).run()
 
 
-class _Extraction:
+class _BatchExtraction:
     """The extraction of one batch, in progress."""
 
     def __init__(self, batch: ReadBatch) -> None:

@@ -14,7 +14,7 @@ from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.core.sources import OUTSIDE, TRUSTED, MemoryWrite
 from perdure.core.text.forms import match_form, name_key
-from perdure.engine.reading import Reading
+from perdure.engine.reading import ModelInput
 from perdure.features.facts.extraction.plan import FactPlan, PlannedFact, with_facts, with_name_alone
 from perdure.features.facts.extraction.times import merge_times
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
@@ -67,7 +67,7 @@ def store_plan(
     episodes = tx.of(Episodes).add(episodes_of(loaded, graph, ids=ids, at=at))
     tx.sources.add(_writes_of(loaded, plan, graph, episodes, at=at))
     known = tx.of(Facts).list_by_ids(list(dict.fromkeys(planned.known.id for planned in plan.facts if planned.known)))
-    storing = _Storing(tx, graph, loaded, entities, {fact.id: fact for fact in known}, ids, at)
+    storing = _FactWriter(tx, graph, loaded, entities, {fact.id: fact for fact in known}, ids, at)
     added = []
     for planned in plan.facts:
         supports = [episodes[number - 1] for number in planned.turns]
@@ -93,8 +93,7 @@ def _within_policy(loaded: LoadedBatch, plan: FactPlan) -> FactPlan:
 def _writes_of(
     loaded: LoadedBatch, plan: FactPlan, graph: Graph, episodes: Sequence[Episode], *, at: datetime
 ) -> Sequence[MemoryWrite]:
-    """Return a record of the origin of a plan's facts for each episode that supports some and has sources. `episodes`:
-    those of the batch's turns."""
+    """Return an origin record for each of these `episodes` that supports facts of the plan and has sources."""
     if loaded.policy == "allow":
         return ()
     numbers = sorted({number for planned in plan.facts for number in planned.turns if number in loaded.sources})
@@ -152,7 +151,7 @@ def _mark_extracted(tx: Tx, loaded: LoadedBatch, *, at: datetime) -> None:
         tx.of(Episodes).put_last_seq(*loaded.conversation_key, loaded.upto_seq, at=at)
 
 
-def _reading(loaded: LoadedBatch) -> Reading:
+def _reading(loaded: LoadedBatch) -> ModelInput:
     """Return what the extractor read and what decides about its answer, to see later whether it has changed."""
     facts = [(fact.id, fact.seq) for fact in loaded.batch.facts]
     names = {entity.seq: frozenset((entity.name, *entity.aliases)) for entity in loaded.batch.entities}
@@ -175,7 +174,7 @@ def _reading(loaded: LoadedBatch) -> Reading:
         kept_names = {one.seq: names[one.seq] & {one.name, *one.aliases} for one in entities}
         return None if now is None else (_turns(now), known, kept_names)
 
-    return Reading((_turns(loaded), facts, names), again)
+    return ModelInput((_turns(loaded), facts, names), again)
 
 
 def _turns(loaded: LoadedBatch) -> object:
@@ -188,7 +187,7 @@ def _turns(loaded: LoadedBatch) -> object:
 
 
 @dataclass(slots=True)
-class _Storing:
+class _FactWriter:
     """The storing of a plan's facts, one by one; `end` writes the sources and communities of all.
 
     Args:

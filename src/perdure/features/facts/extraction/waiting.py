@@ -33,7 +33,7 @@ class ConversationBacklog:
     tries: int = 0
 
 
-class Waiting:
+class ConversationBacklogs:
     """The backlogs of this process.
 
     Attributes:

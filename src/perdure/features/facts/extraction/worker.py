@@ -14,7 +14,7 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import ConversationKey
 from perdure.core.errors import ModelError, NotFound, PerdureError, StoreError
 from perdure.engine.log.run_log import RunLog
-from perdure.engine.workers.background import KeyedWorker, PutBack
+from perdure.engine.workers.background import CallPostponed, KeyedWorker
 from perdure.engine.workers.worker import Worker
 from perdure.features.facts.extraction.extract import extract_due, extract_singly
 from perdure.features.facts.extraction.extractors import FactPorts, extract_nothing
@@ -142,7 +142,7 @@ class Extractions:
             self._waiting.backlogs.pop(conversation_key, None)
         except StoreError as error:
             self._retry(conversation_key, backlog, error)
-        except PutBack:
+        except CallPostponed:
             raise
         except Exception as error:
             backlog.tries += 1

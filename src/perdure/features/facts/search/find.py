@@ -1,5 +1,4 @@
-"""The search of facts: their texts by words and vectors, how near their entities are to those of the query, and when
-they were true."""
+"""Search facts by words and vectors of their texts, by nearness to the query's entities, and by time."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from perdure.core.text.words import Query
 from perdure.features.facts.tables import Facts, Graphs
 from perdure.features.facts.units.lines import sources_of
 from perdure.features.facts.values.facts import FactFilter
-from perdure.search.ranking.hits import SearchRequest, Wording
+from perdure.search.ranking.hits import AlternativeText, SearchRequest
 from perdure.storage.tx import Tx
 
 FACTS_MAX = 10
@@ -21,7 +21,7 @@ FACTS_MAX = 10
 
 def match_facts(
     tx: Tx, agent: Agent, request: SearchRequest, query: Query, graph_id: GraphId
-) -> Mapping[int, Sequence[Wording]]:
+) -> Mapping[int, Sequence[AlternativeText]]:
     """Return the number of an agent's message -> trusted facts that it says and that match the words of a query."""
     graph = tx.of(Graphs).get(graph_id)
     archive, everything = tx.archives.get(graph.fact_archive_id), PassageFilter()
@@ -29,10 +29,10 @@ def match_facts(
     found = tx.passages.match(archive.id, query, where=everything, limit=FACTS_MAX, postings=postings).seqs[:FACTS_MAX]
     facts = tx.of(Facts).list_by_texts(graph.id, found, where=FactFilter(trust=tuple(sorted(TRUSTED)))) if found else ()
     sources = sources_of(tx, graph.id, facts)
-    by_message: dict[int, list[Wording]] = {}
+    by_message: dict[int, list[AlternativeText]] = {}
     for fact in facts:
         # The first has the fact's words, or the last, if it said them better; those between need not have them.
         for episode in {one.seq: one for one in (*sources[fact.first_seq][:1], *sources[fact.first_seq][-1:])}.values():
             if episode.agent_id == agent.id and episode.message_seq is not None:
-                by_message.setdefault(episode.message_seq, []).append(Wording(fact.id, fact.text))
+                by_message.setdefault(episode.message_seq, []).append(AlternativeText(fact.id, fact.text))
     return by_message

@@ -37,7 +37,7 @@ def update_communities(tx: Tx, graph: Graph, facts: Sequence[Fact], *, at: datet
     seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)}, reverse=True)
     if not seqs:
         return
-    moves = _Moves(tx, graph)
+    moves = _CommunityMoves(tx, graph)
     queue, visits = deque(seqs), 0
     while queue and visits < VISITS_MAX * len(seqs):
         visits += 1
@@ -62,7 +62,7 @@ class Changes:
         update_communities(tx, graph, self.added, at=at)
 
 
-class _Moves:
+class _CommunityMoves:
     """The moves of entities between communities that one change of facts causes; `store` writes them together."""
 
     def __init__(self, tx: Tx, graph: Graph) -> None:

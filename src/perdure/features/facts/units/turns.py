@@ -112,8 +112,7 @@ def trusts_of(
 
 
 def turn_sources(tx: Tx, rows: Sequence[Message]) -> Mapping[int, tuple[WriteSource, ...]]:
-    """Return number of a message -> further sources of facts in it, beside its speaker. `rows`: messages of one
-    conversation, in order."""
+    """Map the numbers of a conversation's messages to the further sources of facts in them, beside the speaker."""
     if not rows or not tx.sources.list_by_conversation(
         rows[0].agent_id, rows[0].conversation_seq, before_seq=rows[-1].seq + 1, limit=1
     ):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 from xml.parsers import expat
 
-from perdure.features.files.converters.limits import ReadLimits, Unreadable
+from perdure.features.files.converters.limits import FileUnreadable, ReadLimits
 
 _NESTED = (b"PK\x03\x04", b"PK\x05\x06", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"7z\xbc\xaf", b"Rar!", b"\x28\xb5\x2f\xfd")
 _NESTED_NAMES = (".zip", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".zst", ".tar", ".jar")
@@ -27,31 +27,31 @@ def open_archive(file: BinaryIO, limits: ReadLimits, *, kind: str, required: str
         kind: the kind it should be, for messages.
         required: the part that every file of this kind has.
 
-    Raises: Unreadable: a check fails, or it is no archive.
+    Raises: FileUnreadable: a check fails, or it is no archive.
     """
     try:
         archive = zipfile.ZipFile(file)
         parts = archive.infolist()
     except (zipfile.BadZipFile, ValueError, OSError, EOFError, NotImplementedError) as error:
-        raise Unreadable(f"it is damaged: no {kind} can be opened ({error})") from error
+        raise FileUnreadable(f"it is damaged: no {kind} can be opened ({error})") from error
     if len(parts) > limits.archive_members:
-        raise Unreadable(f"it has {len(parts):,} parts, the limit is {limits.archive_members:,}")
+        raise FileUnreadable(f"it has {len(parts):,} parts, the limit is {limits.archive_members:,}")
     unpacked, packed = sum(part.file_size for part in parts), sum(part.compress_size for part in parts)
     if unpacked > limits.archive_bytes:
-        raise Unreadable(f"it would unpack to {unpacked:,} bytes, the limit is {limits.archive_bytes:,}")
+        raise FileUnreadable(f"it would unpack to {unpacked:,} bytes, the limit is {limits.archive_bytes:,}")
     _check_ratio("it", unpacked, packed, limits)
     warnings = []
     for part in parts:
         _check_name(part.orig_filename)
         if part.flag_bits & 1:
-            raise Unreadable("it is encrypted: save it without a password")
+            raise FileUnreadable("it is encrypted: save it without a password")
         _check_ratio(f"its part {part.filename[:80]!r}", part.file_size, part.compress_size, limits)
         if _is_archive(archive, part):
             if not _EMBEDDED.fullmatch(part.filename):
-                raise Unreadable(f"it holds another archive, {part.filename[:80]!r}: unpack it first")
+                raise FileUnreadable(f"it holds another archive, {part.filename[:80]!r}: unpack it first")
             warnings.append(f"the embedded file {part.filename!r} was left out")
     if required not in archive.namelist():
-        raise Unreadable(f"it is no {kind}: it has no part {required!r}")
+        raise FileUnreadable(f"it is no {kind}: it has no part {required!r}")
     for part in parts:
         if part.filename.endswith((".xml", ".rels")):
             for _ in read_xml(archive, part.filename):
@@ -60,16 +60,16 @@ def open_archive(file: BinaryIO, limits: ReadLimits, *, kind: str, required: str
 
 
 def _check_ratio(subject: str, unpacked: int, packed: int, limits: ReadLimits) -> None:
-    """Check how much a packed part grows. Raises: Unreadable."""
+    """Check how much a packed part grows. Raises: FileUnreadable."""
     if unpacked > _SMALL_BYTES and unpacked > packed * limits.archive_ratio:
-        raise Unreadable(
+        raise FileUnreadable(
             f"{subject} unpacks to {unpacked:,} bytes from {packed:,}, more than {limits.archive_ratio} times:"
             " such files are made to fill the memory"
         )
 
 
 def _check_name(name: str) -> None:
-    """Check that the name of a part leads nowhere else. Raises: Unreadable."""
+    """Check that the name of a part leads nowhere else. Raises: FileUnreadable."""
     if (
         not name
         or name.startswith("/")
@@ -78,18 +78,18 @@ def _check_name(name: str) -> None:
         or re.match("[A-Za-z]:", name)
         or ".." in name.split("/")
     ):
-        raise Unreadable(f"its part {name[:80]!r} would lie outside of it: such files are made to do harm")
+        raise FileUnreadable(f"its part {name[:80]!r} would lie outside of it: such files are made to do harm")
 
 
 def _is_archive(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> bool:
-    """Whether a part is itself an archive, by its name or its first bytes. Raises: Unreadable."""
+    """Whether a part is itself an archive, by its name or its first bytes. Raises: FileUnreadable."""
     if part.filename.lower().endswith(_NESTED_NAMES):
         return True
     try:
         with archive.open(part) as stream:
             return stream.read(8).startswith(_NESTED)
     except Exception as error:  # a part's header may be wrong in any way
-        raise Unreadable(f"it is damaged: its part {part.filename[:80]!r} can't be read ({error})") from error
+        raise FileUnreadable(f"it is damaged: its part {part.filename[:80]!r} can't be read ({error})") from error
 
 
 XmlEvent = tuple[str, str, dict[str, str]]
@@ -101,7 +101,7 @@ _PIECE_BYTES = 65_536
 def read_xml(archive: zipfile.ZipFile, name: str, *, with_events: bool = False) -> Iterator[list[XmlEvent]]:
     """The events of one part, piece by piece as it is unpacked; empty lists without `with_events`, which is faster.
 
-    Raises: Unreadable: it is no XML, declares a document type (through which entities could unfold), or is damaged.
+    Raises: FileUnreadable: it is no XML, declares a document type (through which entities could unfold), or is damaged.
     """
     events: list[XmlEvent] = []
     parser = expat.ParserCreate(namespace_separator=" ")
@@ -109,7 +109,7 @@ def read_xml(archive: zipfile.ZipFile, name: str, *, with_events: bool = False) 
 
     def refuse(*_: object) -> None:
         """Raise the error for a document type, through which entities could unfold."""
-        raise Unreadable(f"its part {name[:80]!r} declares a document type: no Office program writes that")
+        raise FileUnreadable(f"its part {name[:80]!r} declares a document type: no Office program writes that")
 
     def local(tag: str) -> str:
         """Return the tag's name without its namespace."""
@@ -130,10 +130,10 @@ def read_xml(archive: zipfile.ZipFile, name: str, *, with_events: bool = False) 
                 events.clear()
         parser.Parse(b"", True)
         yield events
-    except Unreadable:
+    except FileUnreadable:
         raise
     except Exception as error:  # zlib, checksums, encodings, XML: all of them mean the same
-        raise Unreadable(f"it is damaged: its part {name[:80]!r} can't be read ({error})") from error
+        raise FileUnreadable(f"it is damaged: its part {name[:80]!r} can't be read ({error})") from error
 
 
 def title_of(archive: zipfile.ZipFile) -> str:

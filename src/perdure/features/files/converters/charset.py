@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import BinaryIO
 
 from perdure.core.errors import FileEncodingInvalid
-from perdure.features.files.converters.limits import Unreadable
+from perdure.features.files.converters.limits import FileUnreadable
 
 SAMPLE_BYTES = 65_536
 
@@ -73,13 +73,13 @@ _CONTROL_SHARE = 0.02
 def decode(data: bytes) -> tuple[str, str]:
     """The text of `data`, with line feeds as its only line ends, and a warning, which is empty if nothing was guessed.
 
-    Raises: Unreadable: it is not text.
+    Raises: FileUnreadable: it is not text.
     """
     text, warning = _decode_bytes(data)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     controls = len(_CONTROLS.findall(text, 0, SAMPLE_BYTES))
     if "\0" in text or controls > max(8, _CONTROL_SHARE * min(len(text), SAMPLE_BYTES)):
-        raise Unreadable("it is not text: it holds NUL or control characters, as binary files do")
+        raise FileUnreadable("it is not text: it holds NUL or control characters, as binary files do")
     return text, warning
 
 
@@ -101,13 +101,13 @@ def write_as_utf8(source: BinaryIO, target: BinaryIO, encoding: str) -> None:
 
 
 def _decode_bytes(data: bytes) -> tuple[str, str]:
-    """Decode bytes; return the text, its line ends unchanged, and a warning or an empty text. Raises: Unreadable."""
+    """Decode bytes; return the text with its line ends, and a warning or an empty text. Raises: FileUnreadable."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             try:
                 return data.decode(encoding), ""
             except UnicodeDecodeError as error:
-                raise Unreadable(
+                raise FileUnreadable(
                     f"it begins as {encoding.removesuffix('-sig')}, but is damaged: {error.reason}"
                 ) from error
     if b"\x1b$" in data and data.isascii() and (text := _decode_as(data, "iso2022_jp")) is not None:
@@ -121,7 +121,7 @@ def _decode_bytes(data: bytes) -> tuple[str, str]:
     if (encoding := _guess_utf16(data)) and (text := _decode_as(data, encoding)) is not None:
         return text, f"read as {encoding}, guessed from its bytes"
     if b"\0" in data[:SAMPLE_BYTES]:
-        raise Unreadable("it is not text: it holds NUL or control characters, as binary files do")
+        raise FileUnreadable("it is not text: it holds NUL or control characters, as binary files do")
     if match := _DECLARED.search(data, 0, 2_048):
         declared = match[1].decode("ascii").lower()
         if declared not in {"utf-8", "utf8"} and (text := _decode_as(data, declared)) is not None:

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 from perdure.core.documents import Document, FileKind
 from perdure.core.errors import ExtraMissing
-from perdure.features.files.converters.limits import ReadLimits, Unreadable
+from perdure.features.files.converters.limits import FileUnreadable, ReadLimits
 
 MALFORMED = "the converter answered what it should not"
 _LIBRARIES = {"pdf": "pypdf", "docx": "mammoth"}
@@ -30,7 +30,7 @@ _LIBRARIES = {"pdf": "pypdf", "docx": "mammoth"}
 def read_document(
     name: str, kind: FileKind, file: BinaryIO, limits: ReadLimits, progress: Callable[[int, int], None]
 ) -> Document:
-    """The document of `file`, in this process. Raises: Unreadable, ExtraMissing."""
+    """The document of `file`, in this process. Raises: FileUnreadable, ExtraMissing."""
     match kind:
         case "pdf":
             from perdure.features.files.converters.pdf import pdf_document
@@ -64,7 +64,7 @@ def answer_to(name: str, kind: FileKind, limits: Mapping[str, Any]) -> dict[str,
         document = read_document(
             name, kind, file, ReadLimits(**limits), lambda done, total: print(f"[{done},{total}]", flush=True)
         )
-    except Unreadable as error:
+    except FileUnreadable as error:
         return {"refused": str(error)}
     except ExtraMissing as error:
         return {"missing": [error.what, error.extra]}
@@ -76,7 +76,7 @@ def answer_to(name: str, kind: FileKind, limits: Mapping[str, Any]) -> dict[str,
 def document_of(answer: object, name: str, kind: FileKind, limits: ReadLimits) -> Document:
     """The document in an answer of `answer_to`, which is trusted as little as the file.
 
-    Raises: Unreadable: the file is refused, the text is too long, or the answer is malformed; ExtraMissing.
+    Raises: FileUnreadable: the file is refused, the text is too long, or the answer is malformed; ExtraMissing.
     """
     match answer:
         case {"text": str(text), "page_starts": list(starts), "title": str(title), "warnings": list(warnings)} if all(
@@ -92,11 +92,11 @@ def document_of(answer: object, name: str, kind: FileKind, limits: ReadLimits) -
                 warnings=tuple(map(str, warnings)),
             )
         case {"refused": str(reason)}:
-            raise Unreadable(reason)
+            raise FileUnreadable(reason)
         case {"missing": [str(what), str(extra)]}:
             raise ExtraMissing(what, extra=extra)
         case _:
-            raise Unreadable(MALFORMED)
+            raise FileUnreadable(MALFORMED)
 
 
 def main() -> None:

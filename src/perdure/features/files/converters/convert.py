@@ -13,7 +13,7 @@ from perdure.core.errors import ConversionFailed, FileEncodingInvalid, FileTooLa
 from perdure.core.tools.sandbox import Sandbox
 from perdure.features.files.converters.child import read_document
 from perdure.features.files.converters.kinds import HEAD_BYTES, SUFFIXES, kind_of, safe_path
-from perdure.features.files.converters.limits import ReadLimits, Unreadable
+from perdure.features.files.converters.limits import FileUnreadable, ReadLimits
 from perdure.features.files.converters.sandbox import read_in_child, read_in_sandbox
 from perdure.settings import Settings
 
@@ -52,14 +52,14 @@ async def convert_file(
             return await _read(name, kind, size, file, limits, report, sandbox)
         report(0, 1)
         document = await _read(name, kind, size, file, limits, report, sandbox)
-    except Unreadable as error:
+    except FileUnreadable as error:
         raise ConversionFailed(name, str(error)) from error
     report(1, 1)
     return document
 
 
 def _inspect(name: str, file: Path, limits: ReadLimits) -> tuple[FileKind, int]:
-    """The kind and the size in bytes of a file. Raises: FileTooLarge, FileTypeUnsupported, Unreadable."""
+    """The kind and the size in bytes of a file. Raises: FileTooLarge, FileTypeUnsupported, FileUnreadable."""
     size = file.stat().st_size
     if size > limits.file_bytes:
         raise FileTooLarge(name, size=size, limit=limits.file_bytes)
@@ -96,7 +96,7 @@ def check_file(name: str, head: bytes) -> str:
     Raises: FileNameInvalid; FileTypeUnsupported: such files can't be converted to text.
     """
     safe = safe_path(name)
-    with suppress(Unreadable):  # a damaged file gets its error when it is read
+    with suppress(FileUnreadable):  # a damaged file gets its error when it is read
         kind_of(safe, head)
     return safe
 

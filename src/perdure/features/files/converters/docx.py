@@ -12,7 +12,7 @@ from perdure.core.documents import Document
 from perdure.core.errors import ExtraMissing
 from perdure.features.files.converters.archives import open_archive, title_of
 from perdure.features.files.converters.html import html_to_markdown
-from perdure.features.files.converters.limits import ReadLimits, Unreadable
+from perdure.features.files.converters.limits import FileUnreadable, ReadLimits
 from perdure.features.files.converters.mathml import office_formula
 from perdure.features.files.converters.numbering import Numbering, with_numbers
 
@@ -24,7 +24,7 @@ _ASIDE = re.compile(r"word/(header|footer|comment)s?\d*\.xml")
 def docx_document(name: str, file: BinaryIO, limits: ReadLimits) -> Document:
     """Headings, paragraphs, lists, tables, links and notes as Markdown; images by their description.
 
-    Raises: Unreadable: damaged, a trap, or no text in it; ExtraMissing.
+    Raises: FileUnreadable: damaged, a trap, or no text in it; ExtraMissing.
     """
     archive, warnings = open_archive(file, limits, kind="DOCX", required="word/document.xml")
     try:
@@ -37,16 +37,16 @@ def docx_document(name: str, file: BinaryIO, limits: ReadLimits) -> Document:
             file, convert_image=mammoth.images.img_element(lambda image: {"src": ""}), external_file_access=False
         ).value
     except RecursionError as error:
-        raise Unreadable("it is nested too deeply") from error
+        raise FileUnreadable("it is nested too deeply") from error
     except MemoryError:
         raise
     except Exception as error:  # mammoth raises whatever a broken structure leads to
-        raise Unreadable(f"it is damaged: {' '.join(str(error).split())[:200] or type(error).__name__}") from error
+        raise FileUnreadable(f"it is damaged: {' '.join(str(error).split())[:200] or type(error).__name__}") from error
     limits.check_text(len(markup) // 4)
     text, heading = html_to_markdown(with_numbers(markup))
     limits.check_text(len(text))
     if not text.strip():
-        raise Unreadable("it holds no text: it is empty, or all of it is images")
+        raise FileUnreadable("it holds no text: it is empty, or all of it is images")
     return Document(name=name, kind="docx", text=text, title=title_of(archive) or heading, warnings=tuple(warnings))
 
 

@@ -67,16 +67,16 @@ def html_to_markdown(markup: str) -> tuple[str, str]:
     """The content of a page as Markdown, and its title; empty: it has none."""
     classes = _classes(markup)
     markup = strip_unreadable(markup)
-    page = _Page(classes, leave_out=_NEVER_CONTENT | _NOT_CONTENT)
+    page = _PageParser(classes, leave_out=_NEVER_CONTENT | _NOT_CONTENT)
     page.read(markup)
     if not page.blocks:  # an unclosed menu takes the whole page with it
-        page = _Page(classes, leave_out=_NEVER_CONTENT)
+        page = _PageParser(classes, leave_out=_NEVER_CONTENT)
         page.read(markup)
     return page.markdown(), page.title[:200]
 
 
 @dataclass(slots=True)
-class _Cell:
+class _TableCell:
     """A cell of a table: its blocks, and how many columns and rows it spans; no rows: a group of rows begins."""
 
     columns: int = 1
@@ -85,7 +85,7 @@ class _Cell:
 
 
 @dataclass(slots=True)
-class _List:
+class _OpenList:
     """An open list: the number of its next item, None without numbers; its form; and where a count down to 1 begins."""
 
     number: int | None = None
@@ -94,7 +94,7 @@ class _List:
     first_block: int | None = None
 
 
-class _Page(HTMLParser):
+class _PageParser(HTMLParser):
     """The blocks of text of a page; `classes`: name of a class -> its style, `leave_out`: tags that hold no content."""
 
     def __init__(self, classes: Mapping[str, str], *, leave_out: frozenset[str]) -> None:
@@ -111,12 +111,12 @@ class _Page(HTMLParser):
         self._struck: tuple[str, int, int] | None = None  # tag of a struck-out block, depth, how often it is open
         self._formula: Formula | None = None
         self._heading = 0
-        self._lists: list[_List] = []
+        self._lists: list[_OpenList] = []
         self._item = ""  # the mark of the item whose first block is still to come
         self._quotes = 0
         self._classes = classes
         self._pre: str | None = None  # the language of the code we are in
-        self._tables: list[list[list[_Cell]] | None] = []  # of each open one its rows; None: for the layout only
+        self._tables: list[list[list[_TableCell]] | None] = []  # of each open one its rows; None: for the layout only
 
     def read(self, markup: str) -> None:
         """Parse the page into blocks."""
@@ -178,7 +178,7 @@ class _Page(HTMLParser):
             case "math":
                 self._formula = Formula(attributes)
             case "ul" | "ol" | "menu":
-                self._lists.append(self._list(attributes) if tag == "ol" else _List())
+                self._lists.append(self._list(attributes) if tag == "ol" else _OpenList())
             case "li":
                 self._begin_item(attributes)
             case "dt" | "summary":
@@ -213,14 +213,14 @@ class _Page(HTMLParser):
                 self._tables.append([])
             case "tr" | "thead" | "tbody" | "tfoot":
                 if (rows := self._open_rows()) is not None:
-                    rows += [[]] if tag == "tr" else [[_Cell(rows=0)], []]
+                    rows += [[]] if tag == "tr" else [[_TableCell(rows=0)], []]
             case "td" | "th":
                 if (rows := self._open_rows()) is not None:
                     if not rows:
                         rows.append([])
                     columns, height = (whole_number(attributes.get(name)) for name in ("colspan", "rowspan"))
                     # A height of 0 is down to the last row.
-                    rows[-1].append(_Cell(max(columns or 1, 1), 65_534 if height == 0 else max(height or 1, 1)))
+                    rows[-1].append(_TableCell(max(columns or 1, 1), 65_534 if height == 0 else max(height or 1, 1)))
 
     def _local(self, tag: str) -> str:
         """The name of a tag; those of formulas may stand in a namespace."""
@@ -359,15 +359,15 @@ class _Page(HTMLParser):
         else:
             self._add_block("\n".join(lines), item=bool(self._lists))
 
-    def _list(self, attributes: dict[str, str]) -> _List:
+    def _list(self, attributes: dict[str, str]) -> _OpenList:
         """A numbered list, which counts as its attributes say."""
         start = whole_number(attributes.get("start"))
         form = list_form(attributes) or "1"
         if "reversed" not in attributes:
-            return _List(1 if start is None else start, 1, form)
+            return _OpenList(1 if start is None else start, 1, form)
         # Only the end of the list tells how many items it has; the depth bounds how often a block is changed.
         counted = start is None and len(self._lists) < INDENT_DEPTH and not self._open_rows()
-        return _List(start or 0, -1, form, len(self.blocks) if counted else None)
+        return _OpenList(start or 0, -1, form, len(self.blocks) if counted else None)
 
     def _begin_item(self, attributes: dict[str, str]) -> None:
         """Set the mark of the item that begins."""
@@ -395,7 +395,7 @@ class _Page(HTMLParser):
                 for text, item, main in self.blocks[inner.first_block :]
             ]
 
-    def _open_rows(self) -> list[list[_Cell]] | None:
+    def _open_rows(self) -> list[list[_TableCell]] | None:
         """The rows of the open table; None: none is open, or it is there for the layout only."""
         return self._tables[-1] if self._tables else None
 
@@ -432,7 +432,7 @@ class _Page(HTMLParser):
         self.blocks.append((text, item, self._main > 0))
 
 
-def _grid(table: Sequence[Sequence[_Cell]]) -> list[list[str]]:
+def _grid(table: Sequence[Sequence[_TableCell]]) -> list[list[str]]:
     """The rows of a table with every cell in its column: the first of the columns that a cell spans has its text, and
     so has each row. As many cells as `has_outlier_rows` allows are filled up; then a cell spans itself only."""
     room = 20 * sum(map(len, table)) + 1_000
@@ -484,7 +484,7 @@ def _code_language(attributes: dict[str, str]) -> str:
 
 
 def html_document(name: str, data: bytes, limits: ReadLimits) -> Document:
-    """The document of a page. Raises: Unreadable: it is not text, more than the limit, or has no content."""
+    """The document of a page. Raises: FileUnreadable: it is not text, more than the limit, or has no content."""
     limits.check_text(len(data) // 8)  # markup is seldom more than half
     markup, charset_warning = decode(data)
     text, title = html_to_markdown(markup)

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from perdure.core.documents import FileKind
 from perdure.core.errors import FileNameInvalid, FileTypeUnsupported
-from perdure.features.files.converters.limits import Unreadable
+from perdure.features.files.converters.limits import FileUnreadable
 
 HEAD_BYTES = 4_096
 """How much of a file `kind_of` needs."""
@@ -84,7 +84,7 @@ _DIRECTION_MARKS = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u
 def kind_of(name: str, head: bytes) -> FileKind:
     """Return the kind of a file by its name and first bytes; without a known ending it is text, or a PDF.
 
-    Raises: FileTypeUnsupported: such files are not converted; Unreadable: the first bytes don't fit the name.
+    Raises: FileTypeUnsupported: such files are not converted; FileUnreadable: the first bytes don't fit the name.
     """
     suffix = PurePosixPath(name.lower()).suffix
     format_name = _format_of(head)
@@ -98,15 +98,15 @@ def kind_of(name: str, head: bytes) -> FileKind:
             raise _unsupported(name, f"it is {format_name}")
         return "text"
     if not head and kind in _BINARY_KINDS:
-        raise Unreadable("the file is empty")
+        raise FileUnreadable("the file is empty")
     if kind == "pdf" and format_name != "a PDF":
-        raise Unreadable(f"it is not a PDF: {_beginning(format_name)}")
+        raise FileUnreadable(f"it is not a PDF: {_beginning(format_name)}")
     if kind in {"docx", "xlsx"} and format_name != "a ZIP archive":
         if format_name.startswith("an Office file"):
-            raise Unreadable(f"it is {format_name}: save it as {kind.upper()}, without a password")
-        raise Unreadable(f"it is no {kind.upper()}: {_beginning(format_name)}")
+            raise FileUnreadable(f"it is {format_name}: save it as {kind.upper()}, without a password")
+        raise FileUnreadable(f"it is no {kind.upper()}: {_beginning(format_name)}")
     if format_name and kind not in _BINARY_KINDS:
-        raise Unreadable(f"its name ends with {suffix}, but it begins like {format_name}: give it its right name")
+        raise FileUnreadable(f"its name ends with {suffix}, but it begins like {format_name}: give it its right name")
     return kind
 
 

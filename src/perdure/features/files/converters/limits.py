@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from perdure.core.tools.sandbox import READING_BYTES
 
 
-class Unreadable(Exception):
+class FileUnreadable(Exception):
     """The file can't be converted; the message is the reason. Callers of this package see a `ConversionFailed`."""
 
 
@@ -42,6 +42,6 @@ class ReadLimits:
         return 4 * self.text_chars + (1 << 20)
 
     def check_text(self, chars: int) -> None:
-        """Check the length of a text. Raises: Unreadable: it is over the limit."""
+        """Check the length of a text. Raises: FileUnreadable: it is over the limit."""
         if chars > self.text_chars:
-            raise Unreadable(f"it holds more than {self.text_chars:,} characters of text, the limit: split it")
+            raise FileUnreadable(f"it holds more than {self.text_chars:,} characters of text, the limit: split it")

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from perdure.core.documents import Document
 from perdure.core.errors import ExtraMissing
 from perdure.features.files.converters.columns import SCALE, in_columns
-from perdure.features.files.converters.limits import ReadLimits, Unreadable
+from perdure.features.files.converters.limits import FileUnreadable, ReadLimits
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
@@ -22,7 +22,7 @@ COLUMNS_PAGES = 50
 def pdf_document(name: str, file: BinaryIO, limits: ReadLimits, progress: Callable[[int, int], None]) -> Document:
     """The text of each page by columns, a blank line between pages; one for an empty page. `progress` after each.
 
-    Raises: Unreadable: damaged, encrypted, too long, or no page has text; ExtraMissing.
+    Raises: FileUnreadable: damaged, encrypted, too long, or no page has text; ExtraMissing.
     """
     try:
         from pypdf import PdfReader
@@ -33,16 +33,16 @@ def pdf_document(name: str, file: BinaryIO, limits: ReadLimits, progress: Callab
         reader = PdfReader(file)
         # Many files are encrypted without a password, only to say what may be done with them.
         if reader.is_encrypted and not reader.decrypt(""):
-            raise Unreadable("it is encrypted: save it without a password")
+            raise FileUnreadable("it is encrypted: save it without a password")
         total = len(reader.pages)
-    except (Unreadable, MemoryError):
+    except (FileUnreadable, MemoryError):
         raise
     except DependencyError as error:
         raise ExtraMissing("reading encrypted PDF files", extra="files") from error
     except Exception as error:  # pypdf raises whatever a broken structure leads to
-        raise Unreadable(f"it is damaged: {' '.join(str(error).split())[:200] or type(error).__name__}") from error
+        raise FileUnreadable(f"it is damaged: {' '.join(str(error).split())[:200] or type(error).__name__}") from error
     if total > limits.pages:
-        raise Unreadable(f"it has {total:,} pages, the limit is {limits.pages:,}: split it")
+        raise FileUnreadable(f"it has {total:,} pages, the limit is {limits.pages:,}: split it")
     progress(0, total)
     texts: list[str] = []
     starts: list[int] = []
@@ -76,8 +76,8 @@ def pdf_document(name: str, file: BinaryIO, limits: ReadLimits, progress: Callab
     empty = [number for number, text in enumerate(texts, start=1) if text.isspace() and number not in unreadable]
     if not whole.strip():
         if unreadable:
-            raise Unreadable(f"it is damaged: none of its {total:,} pages can be read")
-        raise Unreadable(
+            raise FileUnreadable(f"it is damaged: none of its {total:,} pages can be read")
+        raise FileUnreadable(
             f"none of its {total:,} pages holds text: they may be scanned images."
             " Run text recognition (OCR) on it first"
         )

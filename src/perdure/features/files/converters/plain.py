@@ -17,7 +17,7 @@ _HEADING = re.compile(r"^#[ \t]+(\S.{0,300})$", re.MULTILINE)
 
 
 def plain_document(name: str, kind: FileKind, data: bytes, limits: ReadLimits) -> Document:
-    """The document of the bytes of a text file. Raises: Unreadable: it is not text, or more than the limit."""
+    """The document of the bytes of a text file. Raises: FileUnreadable: it is not text, or more than the limit."""
     limits.check_text(len(data) // 4)  # no encoding has more bytes for a character
     text, charset_warning = decode(data)
     limits.check_text(len(text))

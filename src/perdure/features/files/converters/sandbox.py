@@ -19,7 +19,7 @@ from perdure.core.errors import SandboxUnavailable
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
 from perdure.features.files.converters.child import MALFORMED, document_of
-from perdure.features.files.converters.limits import ReadLimits, Unreadable
+from perdure.features.files.converters.limits import FileUnreadable, ReadLimits
 
 SOURCE = """
 def read(name, kind, limits):
@@ -40,7 +40,8 @@ async def read_in_sandbox(
 ) -> Document:
     """The document of a file. A cancellation ends the process.
 
-    Raises: SandboxUnavailable: this machine can't hold code back, or our own code can't be read in there; Unreadable:
+    Raises: SandboxUnavailable: this machine can't hold code back, or our own code can't be read in there;
+    FileUnreadable:
         it was refused, or the process crashed, hung or said what it should not; ExtraMissing; OSError.
     """
     job = SandboxJob(
@@ -83,13 +84,15 @@ def _failure(result: SandboxResult, limits: ReadLimits) -> Exception:
     """The error that says why a job without success failed."""
     match result.status:
         case "timeout":
-            return Unreadable(f"it took more than {limits.cpu_s:g} seconds of computing, or {limits.wall_s:g} in all")
+            return FileUnreadable(
+                f"it took more than {limits.cpu_s:g} seconds of computing, or {limits.wall_s:g} in all"
+            )
         case "memory":
-            return Unreadable(f"it needs more than {limits.memory_bytes:,} bytes of memory, the limit")
+            return FileUnreadable(f"it needs more than {limits.memory_bytes:,} bytes of memory, the limit")
         case "crash":
-            return Unreadable(f"reading it crashed the converter: {result.error}")
+            return FileUnreadable(f"reading it crashed the converter: {result.error}")
         case _:
-            return Unreadable(f"reading it failed in the converter: {result.error}")
+            return FileUnreadable(f"reading it failed in the converter: {result.error}")
 
 
 async def read_in_child(
@@ -97,7 +100,7 @@ async def read_in_child(
 ) -> Document:
     """The document of a file. A cancellation ends the process.
 
-    Raises: Unreadable: it was refused, or the process crashed, hung or said too much; ExtraMissing; OSError.
+    Raises: FileUnreadable: it was refused, or the process crashed, hung or said too much; ExtraMissing; OSError.
     """
     process = _start(name, kind, file, limits)
     try:
@@ -105,7 +108,7 @@ async def read_in_child(
         async with asyncio.timeout(limits.wall_s):
             return await _read_answer(process, name, kind, limits, progress)
     except TimeoutError as error:
-        raise Unreadable(f"it took longer than {limits.wall_s:g} seconds, the limit") from error
+        raise FileUnreadable(f"it took longer than {limits.wall_s:g} seconds, the limit") from error
     finally:
         process.kill()
         process.wait()
@@ -129,7 +132,7 @@ def _start(name: str, kind: FileKind, file: Path, limits: ReadLimits) -> subproc
 async def _read_answer(
     child: subprocess.Popen[bytes], name: str, kind: FileKind, limits: ReadLimits, progress: Callable[[int, int], None]
 ) -> Document:
-    """Read the output of the process, report progress, and return the document. Raises: Unreadable, ExtraMissing."""
+    """Read the process's output, report progress, return the document. Raises: FileUnreadable, ExtraMissing."""
     assert child.stdout is not None
     lines = asyncio.StreamReader(limit=limits.answer_bytes)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -143,15 +146,15 @@ async def _read_answer(
                 return value
             progress(*value)
     except ValueError as error:  # it is no JSON, or too much
-        raise Unreadable(MALFORMED) from error
+        raise FileUnreadable(MALFORMED) from error
     finally:
         transport.close()
     child.kill()  # a process that has closed its output only is not waited for
-    raise Unreadable(_ending(child.wait(), limits))
+    raise FileUnreadable(_ending(child.wait(), limits))
 
 
 def _parse_line(line: bytes, name: str, kind: FileKind, limits: ReadLimits) -> Document | tuple[int, int]:
-    """The document, or (pages done, pages in all). Raises: Unreadable, ExtraMissing; ValueError: no JSON."""
+    """The document, or (pages done, pages in all). Raises: FileUnreadable, ExtraMissing; ValueError: no JSON."""
     match parse_json(line, JsonLimits(size_bytes=limits.answer_bytes)):
         case [int(done), int(total)]:
             return done, total

@@ -17,7 +17,7 @@ from typing import BinaryIO
 from perdure.core.documents import Document
 from perdure.features.files.converters.archives import open_archive, read_xml, title_of
 from perdure.features.files.converters.html import IS_NO_POWER, SPAN_CHARS
-from perdure.features.files.converters.limits import ReadLimits, Unreadable
+from perdure.features.files.converters.limits import FileUnreadable, ReadLimits
 from perdure.features.files.converters.mathml import group
 from perdure.features.files.converters.numbering import whole_number
 from perdure.features.files.converters.tables import markdown_table
@@ -39,12 +39,12 @@ def xlsx_document(name: str, file: BinaryIO, limits: ReadLimits, progress: Calla
     Blank rows and columns are left out; formulas give the value last computed; dates are written as ISO 8601, durations
     as hours. A cell that is merged with others below it stands in each of their rows that holds a value.
 
-    Raises: Unreadable: damaged, a trap, too large, or no values in it.
+    Raises: FileUnreadable: damaged, a trap, too large, or no values in it.
     """
     archive, warnings = open_archive(file, limits, kind="XLSX", required="xl/workbook.xml")
     sheets, epoch = _sheets(archive)
     if len(sheets) > limits.pages:
-        raise Unreadable(f"it has {len(sheets):,} worksheets, the limit is {limits.pages:,}: split it")
+        raise FileUnreadable(f"it has {len(sheets):,} worksheets, the limit is {limits.pages:,}: split it")
     strings, styles = _shared_strings(archive), _styles(archive)
     progress(0, len(sheets))
     parts: list[str] = []
@@ -58,7 +58,7 @@ def xlsx_document(name: str, file: BinaryIO, limits: ReadLimits, progress: Calla
             warnings.append(f"worksheet {title!r} is empty")
         progress(number, len(sheets))
     if not parts:
-        raise Unreadable("none of its worksheets holds a value")
+        raise FileUnreadable("none of its worksheets holds a value")
     return Document(name=name, kind="xlsx", text="\n".join(parts), title=title_of(archive), warnings=tuple(warnings))
 
 
@@ -86,7 +86,7 @@ def _shared_strings(archive: zipfile.ZipFile) -> list[str]:
     if "xl/sharedStrings.xml" not in archive.namelist():
         return []
     strings: list[str] = []
-    runs = _Runs()
+    runs = _TextRuns()
     for event, tag, attributes in _events(archive, "xl/sharedStrings.xml"):
         runs.take(event, tag, attributes)
         if (event, tag) == ("end", "si"):
@@ -94,7 +94,7 @@ def _shared_strings(archive: zipfile.ZipFile) -> list[str]:
     return strings
 
 
-class _Runs:
+class _TextRuns:
     """The text of a cell from its runs: signs for what is struck out, raised or lowered, no readings of characters."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class _Runs:
 
 
 @dataclass(frozen=True, slots=True)
-class _Style:
+class _CellStyle:
     """How a cell is shown: its number as a date, a duration or in percent, with so many digits, or struck out."""
 
     is_date: bool = False
@@ -137,14 +137,14 @@ class _Style:
     is_struck: bool = False
 
 
-def _styles(archive: zipfile.ZipFile) -> list[_Style]:
+def _styles(archive: zipfile.ZipFile) -> list[_CellStyle]:
     """The styles of cells, by their number."""
     if "xl/styles.xml" not in archive.namelist():
         return []
-    codes = {code: _Style(is_date=True, is_duration=code == 46) for code in _DATE_FORMATS}
-    codes |= dict.fromkeys((9, 10), _Style(is_percent=True))
+    codes = {code: _CellStyle(is_date=True, is_duration=code == 46) for code in _DATE_FORMATS}
+    codes |= dict.fromkeys((9, 10), _CellStyle(is_percent=True))
     strikes: list[bool] = []
-    styles: list[_Style] = []
+    styles: list[_CellStyle] = []
     room = ""
     for event, tag, attributes in _events(archive, "xl/styles.xml"):
         if tag in {"fonts", "cellXfs"}:
@@ -156,19 +156,24 @@ def _styles(archive: zipfile.ZipFile) -> list[_Style]:
             duration = _DURATION_CODE.search(code) is not None
             signs = _LITERALS.sub("", code)
             date = duration or _DATE_CODE.search(signs) is not None
-            codes[number] = _Style(date, duration, "%" in signs, len(code) if re.fullmatch("0{2,20}", code) else 0)
+            codes[number] = _CellStyle(date, duration, "%" in signs, len(code) if re.fullmatch("0{2,20}", code) else 0)
         elif tag == "font" and room == "fonts":
             strikes.append(False)
         elif tag == "strike" and room == "fonts" and attributes.get("val") not in {"0", "false"}:
             strikes[-1:] = [True]
         elif tag == "xf" and room == "cellXfs":
             number, font = (whole_number(attributes.get(name)) or 0 for name in ("numFmtId", "fontId"))
-            styles.append(replace(codes.get(number, _Style()), is_struck=font < len(strikes) and strikes[font]))
+            styles.append(replace(codes.get(number, _CellStyle()), is_struck=font < len(strikes) and strikes[font]))
     return styles
 
 
 def _table(
-    archive: zipfile.ZipFile, part: str, strings: list[str], styles: list[_Style], epoch: datetime, limits: ReadLimits
+    archive: zipfile.ZipFile,
+    part: str,
+    strings: list[str],
+    styles: list[_CellStyle],
+    epoch: datetime,
+    limits: ReadLimits,
 ) -> list[str]:
     """The lines of a worksheet's table; none: it is empty."""
     rows: dict[int, dict[int, str]] = {}
@@ -176,7 +181,7 @@ def _table(
     columns: set[int] = set()
     chars = 0
     row: dict[int, str] = {}
-    number, column, cell, runs = 0, 0, dict[str, str](), _Runs()
+    number, column, cell, runs = 0, 0, dict[str, str](), _TextRuns()
     for event, tag, attributes in _events(archive, part):
         runs.take(event, tag, attributes)
         if event == "text":
@@ -216,10 +221,10 @@ def _table(
     return markdown_table([row.get(column, "") for column in order] for row in rows.values())
 
 
-def _value(text: str, cell: dict[str, str], strings: list[str], styles: list[_Style], epoch: datetime) -> str:
+def _value(text: str, cell: dict[str, str], strings: list[str], styles: list[_CellStyle], epoch: datetime) -> str:
     """The text that a cell shows, empty if none: `text` is its content, `cell` its attributes in the XML."""
     at, index = whole_number(cell.get("s")) or 0, whole_number(text)
-    style = styles[at] if at < len(styles) else _Style()
+    style = styles[at] if at < len(styles) else _CellStyle()
     match cell.get("t", "n"):
         case "s":
             value = _unescaped(strings[index]) if index is not None and index < len(strings) else ""
@@ -232,7 +237,7 @@ def _value(text: str, cell: dict[str, str], strings: list[str], styles: list[_St
     return f"~~{value}~~" if style.is_struck and value and "~~" not in value else value
 
 
-def _number(text: str, style: _Style, epoch: datetime) -> str:
+def _number(text: str, style: _CellStyle, epoch: datetime) -> str:
     """A number, date or duration as its style shows it; another text as it is."""
     try:
         number = float(text)

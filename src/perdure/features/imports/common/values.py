@@ -28,7 +28,7 @@ class ItemCount:
         return self.new + self.already
 
 
-class LeftOut:
+class OmissionReport:
     """A report with what an import leaves out: why, in words -> how many."""
 
     __slots__ = ()
@@ -41,7 +41,7 @@ class LeftOut:
 
 
 @dataclass(slots=True, kw_only=True)
-class ImportReport(LeftOut):
+class ImportReport(OmissionReport):
     """What an import did, or would do.
 
     Args:

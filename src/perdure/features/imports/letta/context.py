@@ -15,7 +15,7 @@ from perdure.core.ids import AgentId
 from perdure.features.imports.common.forgotten import ForgottenTexts
 from perdure.features.imports.common.tables import ImportedItems
 from perdure.features.imports.letta.client import LettaRefused, LettaServer, LettaUnreachable, Object, Params
-from perdure.features.imports.letta.values import KeptIds, LettaReport, ids_for
+from perdure.features.imports.letta.values import ImportedIds, LettaReport, ids_for
 from perdure.features.imports.sources.plain import text_in
 from perdure.library.perdure import AsyncPerdure
 
@@ -34,7 +34,7 @@ class LettaContext:
     """
 
     def __init__(self, app: App, server: LettaServer, *, dry: bool, progress: Callable[[int], None]) -> None:
-        self.ids = KeptIds(app.ports.ids)
+        self.ids = ImportedIds(app.ports.ids)
         self.app = replace(app, ports=replace(app.ports, ids=self.ids))
         self.library, self.store = AsyncPerdure(self.app), app.ports.store
         self.server, self.dry, self._progress = server, dry, progress

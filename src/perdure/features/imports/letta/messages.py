@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.features.agent_files.messages import parse_messages
-from perdure.features.imports.common.values import TOO_LONG, LeftOut
+from perdure.features.imports.common.values import TOO_LONG, OmissionReport
 from perdure.features.imports.letta.client import Object
 from perdure.features.imports.sources.plain import hash_of, key_of, list_in, object_in, text_in, time_of
 from perdure.server.wire.errors import AgentFileInvalid
@@ -42,7 +42,7 @@ class LettaHistory:
         cursor: the id of the last message of the source that is in them or was passed over; empty: none.
     """
 
-    def __init__(self, system: str, limit_chars: int, report: LeftOut, *, is_begun: bool = False) -> None:
+    def __init__(self, system: str, limit_chars: int, report: OmissionReport, *, is_begun: bool = False) -> None:
         self._system, self._limit_chars, self._report, self._is_begun = system, limit_chars, report, is_begun
         self._unit: list[Object] = []
         self._at = "1970-01-02T00:00:00+00:00"

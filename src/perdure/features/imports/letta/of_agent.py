@@ -72,8 +72,7 @@ class AgentParts:
                 await self._context.note(self._id, key)
 
     async def _archives(self, _: Object) -> None:
-        """Create and attach the agent's archives that no earlier import made, and copy the passages of all, from where
-        the last import ended."""
+        """Create and attach the agent's archives, and copy their passages from where the last import ended."""
         context = self._context
         async for one in self._server.items("/v1/archives/", {"agent_id": self._source_id}):
             key = f"letta archive {one['id']}"

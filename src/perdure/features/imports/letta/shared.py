@@ -1,5 +1,4 @@
-"""What agents of a server share: tools, which wait for a review, servers of MCP without their secrets, and folders with
-the texts of their files."""
+"""What agents of a Letta server share: tools awaiting review, MCP servers without secrets, and folders."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from perdure.core.ids import AgentId, Ids, OrgId, derived_id, is_id
-from perdure.features.imports.common.values import ItemCount, LeftOut
+from perdure.features.imports.common.values import ItemCount, OmissionReport
 
 KINDS = (
     *("agents", "blocks", "tools", "MCP servers", "archives", "passages", "folders", "files"),
@@ -18,7 +18,7 @@ READ = ("messages", "passages")
 
 
 @dataclass(slots=True, kw_only=True)
-class LettaReport(LeftOut):
+class LettaReport(OmissionReport):
     """What an import of a server did, or would do.
 
     Args:
@@ -51,7 +51,7 @@ class LettaReport(LeftOut):
         self.secrets += [f"{owner}: {name}" for name in sorted(names)]
 
 
-class KeptIds:
+class ImportedIds:
     """Ids kept from another server. `kept`: kind -> the id of each new object; other kinds get fresh ids."""
 
     def __init__(self, ids: Ids) -> None:

@@ -1,5 +1,4 @@
-"""One import of a whole server, planned or carried out: tools, servers of MCP and folders first, then agent by agent,
-then what connects agents."""
+"""One import of a Letta server, planned or done: tools, MCP servers, folders, agents, then links of agents."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from perdure.features.imports.sources.files import SourceFiles
-from perdure.features.imports.sources.items import LeftOut, Nodes, SourceItem, conversation_of, cut_off, path_to
+from perdure.features.imports.sources.items import Nodes, Omission, SourceItem, conversation_of, cut_off, path_to
 from perdure.features.imports.sources.kinds import wrong_item
 from perdure.features.imports.sources.plain import joined, list_in, object_in, text_in, time_of
 from perdure.features.imports.sources.streams import each_item, read_newest
@@ -45,7 +45,7 @@ def _conversation(value: Any, name: str, at: datetime) -> Iterator[SourceItem]:
     path = branch_of(nodes, value.get("current_node"))
     shown = [(key, object_in(nodes[key].get("message"))) for key in path]
     said = [(key, *_role_and_text(one), time_of(one.get("create_time"))) for key, one in shown]
-    yield LeftOut(HIDDEN, sum(role is None and bool(text) for _, role, text, _ in said))
+    yield Omission(HIDDEN, sum(role is None and bool(text) for _, role, text, _ in said))
     yield cut_off(path, nodes, "parent", lambda node: _role_and_text(object_in(node.get("message")))[1])
     rows = [(key, role, None, when, text) for key, role, text, when in said if role and text]
     yield conversation_of(_id_of(value), value.get("title"), value.get("create_time"), rows, at, is_whole=True)

@@ -83,14 +83,14 @@ class SourceMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class Omission:
     """Things of the source that are not imported. `why`: what they are and why, in the plural."""
 
     why: str
     count: int = 1
 
 
-SourceItem = SourceAgent | SourceConversation | SourceMemory | LeftOut
+SourceItem = SourceAgent | SourceConversation | SourceMemory | Omission
 
 
 Nodes = Mapping[str, Mapping[str, Any]]
@@ -106,11 +106,11 @@ def path_to(last: Any, nodes: Nodes, field: str) -> list[str]:
     return [*reversed(path)]
 
 
-def cut_off(path: Sequence[str], nodes: Nodes, field: str, says: Callable[[Any], str]) -> LeftOut:
+def cut_off(path: Sequence[str], nodes: Nodes, field: str, says: Callable[[Any], str]) -> Omission:
     """Return how many messages may be missing above a path whose first message names a parent that is not there."""
     above = nodes[path[0]].get(field) if path else None
     is_cut = isinstance(above, str) and above != ROOT and above not in nodes
-    return LeftOut(CUT_OFF, sum(bool(says(nodes[id_])) for id_ in nodes.keys() - {*path}) if is_cut else 0)
+    return Omission(CUT_OFF, sum(bool(says(nodes[id_])) for id_ in nodes.keys() - {*path}) if is_cut else 0)
 
 
 Row = tuple[Any, Any, Any, datetime | None, str]
@@ -119,11 +119,11 @@ Row = tuple[Any, Any, Any, datetime | None, str]
 
 def conversation_of(
     key: Any, title: Any, created_at: Any, rows: Sequence[Row], otherwise: datetime, *, is_whole: bool = False
-) -> SourceConversation | LeftOut:
+) -> SourceConversation | Omission:
     """Return a conversation, or the note that it is empty. A message without a time gets that of the one before, else
     of the first one with a time, else of the conversation, else `otherwise`."""
     if not rows:
-        return LeftOut(EMPTY)
+        return Omission(EMPTY)
     begun = time_of(created_at)
     at = next((row[3] for row in rows if row[3] is not None), begun or otherwise)
     messages = []

@@ -19,7 +19,7 @@ from perdure.core.passages import Passage
 from perdure.domain.conversations.importing import NAME_MAX_CHARS, ImportedMessage, ImportedRole
 from perdure.domain.conversations.transfer import parse_fields
 from perdure.features.imports.sources.files import SourceFiles
-from perdure.features.imports.sources.items import LeftOut, SourceAgent, SourceConversation, SourceItem, SourceMemory
+from perdure.features.imports.sources.items import Omission, SourceAgent, SourceConversation, SourceItem, SourceMemory
 from perdure.features.imports.sources.kinds import missing_file, wrong_item
 from perdure.features.imports.sources.plain import hash_of, joined, key_of, list_in, object_in, text_in, time_of
 from perdure.features.imports.sources.streams import json_lines, read_each
@@ -104,7 +104,7 @@ def _line(
     key = key_of(value.get("conversation") or own_key)
     if "role" in value:
         message = _message(value)
-        yield LeftOut(EMPTY) if message is None else (key, message)
+        yield Omission(EMPTY) if message is None else (key, message)
     elif "conversation" in value:
         is_first, archived = value.get("first") is True, value.get("archived") is True
         title, created_at = text_in(value.get("title")), time_of(value.get("created_at"))
@@ -134,7 +134,7 @@ def _whole(
     end = len(messages) - waiting
     kept = [*_answered(messages[:end]), *messages[end:]]
     if lost := sum(len(one.parts) for one in messages) - sum(len(one.parts) for one in kept):
-        yield LeftOut(OPEN_CALLS, lost)
+        yield Omission(OPEN_CALLS, lost)
     if talk is not None and (kept or talk.title or is_own):
         yield replace(talk, messages=kept, waiting=waiting)
 
@@ -223,12 +223,11 @@ def _own_memory(value: Mapping[str, Any]) -> SourceMemory:
 
 
 def _memory(value: Mapping[str, Any], otherwise: datetime) -> SourceItem:
-    """Return the memory on a line, with `otherwise` as its time if it has none; or the note that it has no text.
-    Raises: InvalidInput."""
+    """Return the memory on a line (default time `otherwise`), or a note that it has no text. Raises: InvalidInput."""
     if not {"memory", "text"} & value.keys():
         raise wrong_item(value, "jsonl", "it", "a message (role, text, occurred_at) or a memory (text)")
     if not (text := text_in(value.get("memory", value.get("text")))):
-        return LeftOut(EMPTY)
+        return Omission(EMPTY)
     at = _time(value, NO_TIME)
     return SourceMemory(
         id=key_of(value.get("id") or hash_of(text, at.isoformat())),

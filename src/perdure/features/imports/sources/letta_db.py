@@ -21,7 +21,7 @@ from perdure.core.incoming.addresses import without_password
 from perdure.domain.blocks.units import NewBlock
 from perdure.features.agent_files.messages import parse_messages
 from perdure.features.imports.sources.files import SourceFiles
-from perdure.features.imports.sources.items import LeftOut, SourceAgent, SourceConversation, SourceItem, SourceMemory
+from perdure.features.imports.sources.items import Omission, SourceAgent, SourceConversation, SourceItem, SourceMemory
 from perdure.features.imports.sources.plain import key_of, list_in, object_in, text_in, time_of
 from perdure.scratch import scratch_folder
 
@@ -127,7 +127,7 @@ def _agents(database: _Database, name: str) -> Iterator[SourceItem]:
         raise InvalidInput(f"{name} is not a database of Letta's server: it has no table `agents` with `id` and `name`")
     for agent in database.rows("agents", order=("created_at", "id")):
         if agent.get("is_deleted"):
-            yield LeftOut(DELETED)
+            yield Omission(DELETED)
             continue
         yield SourceAgent(
             id=str(agent["id"]),
@@ -139,8 +139,8 @@ def _agents(database: _Database, name: str) -> Iterator[SourceItem]:
         yield from _conversations(database, agent)
         yield from _passages(database, agent["id"])
     own = [one for one in database.rows("tools") if text_in(one.get("tool_type")) in ("", "custom")]
-    yield LeftOut(TOOLS, len(own))
-    yield LeftOut(OF_FILES, len(database.rows("source_passages")))
+    yield Omission(TOOLS, len(own))
+    yield Omission(OF_FILES, len(database.rows("source_passages")))
 
 
 def _blocks(database: _Database, agent_id: Any) -> Mapping[str, NewBlock]:
@@ -171,7 +171,7 @@ def _conversations(database: _Database, agent: Record) -> Iterator[SourceItem]:
     about = {row["id"]: row for row in database.rows("conversations") if "id" in row}
     for id_, lines in talks.items():
         parsed = parse_messages({"messages": lines, "system": agent.get("system")}, limit_chars=_NO_LIMIT)
-        yield LeftOut(PICTURES, parsed.images)
+        yield Omission(PICTURES, parsed.images)
         yield SourceConversation(
             id=key_of(id_ or "default"),
             title=text_in(about.get(id_, {}).get("summary")),

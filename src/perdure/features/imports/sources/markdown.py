@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from perdure.core.errors import InvalidInput
 from perdure.features.imports.sources.files import SourceFiles
-from perdure.features.imports.sources.items import LeftOut, SourceItem, SourceMemory
+from perdure.features.imports.sources.items import Omission, SourceItem, SourceMemory
 from perdure.features.imports.sources.kinds import missing_file
 from perdure.features.imports.sources.plain import joined, key_of, time_of
 
@@ -32,7 +32,7 @@ def read(files: SourceFiles) -> Iterator[SourceItem]:
     """Yield the sections of the files. Raises: InvalidInput."""
     if not (names := files.find("*.md", "*.markdown", "*.txt")):
         raise missing_file(files.label, "file of Markdown (*.md)")
-    yield LeftOut(OTHERS, len(files.find("*")) - len(names))
+    yield Omission(OTHERS, len(files.find("*")) - len(names))
     for name in names:
         data = files.read(name, FILE_BYTES)
         try:
@@ -46,7 +46,7 @@ def read(files: SourceFiles) -> Iterator[SourceItem]:
         sections = _sections(text[head.end() :] if head else text, title[1].strip() if title else "")
         found = [(path, body) for path, body in sections if body]
         if not found:
-            yield LeftOut(EMPTY)
+            yield Omission(EMPTY)
         seen: Counter[str] = Counter()
         for path, body in found:
             place = " > ".join(path)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.features.imports.sources.files import SourceFiles
-from perdure.features.imports.sources.items import LeftOut, SourceItem, SourceMemory
+from perdure.features.imports.sources.items import Omission, SourceItem, SourceMemory
 from perdure.features.imports.sources.kinds import wrong_item
 from perdure.features.imports.sources.plain import hash_of, key_of, list_in, object_in, text_in, time_of
 from perdure.features.imports.sources.streams import JSON, Item, each_item, read_newest
@@ -33,19 +33,19 @@ def _spread(items: Iterator[Item]) -> Iterator[Item]:
         memories = next((one for key in _LISTS if isinstance(one := object_in(value).get(key), list)), None)
         yield from ((one, name, at) for one in ([value] if memories is None else memories))
         if relations := list_in(object_in(value).get("relations")):
-            yield LeftOut(RELATIONS, len(relations)), name, at
+            yield Omission(RELATIONS, len(relations)), name, at
 
 
 def _memory(value: Any, name: str, at: datetime) -> Iterator[SourceItem]:
     """Yield a memory. Raises: InvalidInput."""
-    if isinstance(value, LeftOut):
+    if isinstance(value, Omission):
         yield value
         return
     if not isinstance(value, dict) or not {*_TEXTS} & value.keys() or "role" in value:
         raise wrong_item(value, "mem0", name, "a memory with the field `memory`")
     text = next((text_in(value[key]) for key in _TEXTS if text_in(value.get(key))), "")
     if not text:
-        yield LeftOut(EMPTY)
+        yield Omission(EMPTY)
         return
     owners = {key: str(value[key]) for key in _OWNERS if value.get(key)}
     yield SourceMemory(

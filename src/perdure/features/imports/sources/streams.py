@@ -11,7 +11,7 @@ from typing import IO, Any, TypeVar
 from perdure.core.errors import InvalidInput
 from perdure.core.incoming.json_limits import JsonLimits, check_json, parse_json
 from perdure.features.imports.sources.files import SourceFiles
-from perdure.features.imports.sources.items import LeftOut
+from perdure.features.imports.sources.items import Omission
 from perdure.features.imports.sources.kinds import missing_file
 from perdure.features.imports.sources.plain import object_in, time_of
 
@@ -48,8 +48,8 @@ def each_item(files: SourceFiles, patterns: Sequence[str], wanted: str, keys: Se
 
 def read_each(
     items: Iterable[Item], read: Callable[[Any, str, datetime], Iterable[T]], *, is_strict: bool = False
-) -> Iterator[T | LeftOut]:
-    """Yield the result of `read` for each item. A refused item becomes a `LeftOut`, unless all are refused or
+) -> Iterator[T | Omission]:
+    """Yield the result of `read` for each item. A refused item becomes a `Omission`, unless all are refused or
     `is_strict`. Raises: InvalidInput."""
     first: InvalidInput | None = None
     is_right, odd = False, 0
@@ -67,7 +67,7 @@ def read_each(
     if first is not None and not is_right:
         raise first
     if first is not None:
-        yield LeftOut(ODD.format(first=first), odd)
+        yield Omission(ODD.format(first=first), odd)
 
 
 def read_newest(
@@ -77,7 +77,7 @@ def read_newest(
     read: Callable[[Any, str, datetime], Iterable[T]],
     id_of: Callable[[Mapping[str, Any]], Any],
     *times: str,
-) -> Iterator[T | LeftOut]:
+) -> Iterator[T | Omission]:
     """Yield as `read_each` does, but of items with one id only the newest, as a folder may hold two downloads.
 
     Args:
@@ -98,14 +98,14 @@ def read_newest(
             older.add(first[2])
         newest[str(id_)] = last
     yield from read_each((one for place, one in enumerate(items()) if place not in older), read)
-    yield LeftOut(OLDER, len(older))
+    yield Omission(OLDER, len(older))
 
 
 def json_items(files: SourceFiles, name: str, *keys: str) -> Iterator[Any]:
     """Yield the items of a JSON list; of an object, the items of the list under the first of `keys` that it has, else
     the object itself. Raises: InvalidInput."""
     with files.open(name) as file:
-        text = _Text(file, name)
+        text = _TextStream(file, name)
         start = text.skip(" \t\r\n")
         if start == "[":
             yield from text.items()
@@ -121,8 +121,7 @@ def json_items(files: SourceFiles, name: str, *keys: str) -> Iterator[Any]:
 
 
 def json_lines(files: SourceFiles, name: str, *, is_own: bool = False) -> Iterator[tuple[int, Any]]:
-    """Yield (number from 1, value) of each line that is not blank; Perdure's own may be longer. Raises:
-    InvalidInput."""
+    """Yield (number from 1, value) of each line that is not blank. Raises: InvalidInput."""
     limits = _WHOLE if is_own else _LINE
     with files.open(name) as file:
         start = 0
@@ -156,7 +155,7 @@ def _json_problem(error: json.JSONDecodeError, end: int) -> str:
     return f"it is not JSON ({error.msg})"
 
 
-class _Text:
+class _TextStream:
     """The text of a file as far as it was read and not taken yet: `pending` from `at` on."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:

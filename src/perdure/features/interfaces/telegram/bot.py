@@ -76,8 +76,7 @@ class TelegramBot:
         self._sending: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> None:
-        """Answer updates until cancelled. Raises: InvalidInput: the token is wrong, or another program uses this
-        bot."""
+        """Answer updates until cancelled. Raises: InvalidInput: a wrong token, or another program uses this bot."""
         for number in sorted(self._log.open):
             self._start(number)
         try:

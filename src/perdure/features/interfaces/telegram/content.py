@@ -43,8 +43,7 @@ async def read_messages(
 
 
 async def read_edit(message: telegram.Message, again: Again) -> MessageContent | None:
-    """Return the content of an edited message, with its photo, which may be new; None: no text and no photo. Raises:
-    InvalidInput, TelegramError."""
+    """Return an edited message's text and photo, None without both. Raises: InvalidInput, TelegramError."""
     images = [await _download(message.photo[-1], again)] if message.photo else []
     text = message.text or message.caption or ("(a photo)" if images else "")
     return MessageContent(EDITED + text, images) if text else None

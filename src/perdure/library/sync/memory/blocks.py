@@ -117,8 +117,7 @@ class AgentBlocks(Part):
         return self._portal.run(self._inner.history(label, limit=limit))
 
     def restore(self, label: str, version: int, *, author: Author | None = None) -> Block:
-        """Give a block an earlier version's value, as a new version. Raises: BlockNotFound, NotFound,
-        BlockLimitExceeded."""
+        """Restore an earlier value as a new version. Raises: BlockNotFound, NotFound, BlockLimitExceeded."""
         return self._portal.run(self._inner.restore(label, version, author=author))
 
     def attach(self, block_id: BlockId) -> None:

@@ -68,8 +68,7 @@ class Sending(Approval):
         functions among `client_tools`, the events of the run that continues follow. `SendOptions` are as in `send`.
 
         Leaving the loop early does not stop the run; `cancel` does. A run that fails ends with a `RunEnded` that says
-        why.
-        Raises: as `send`, but not RunFailed.
+        why. Raises: as `send`, but not RunFailed.
         """
         return self._portal.iterate(
             self._inner.stream(

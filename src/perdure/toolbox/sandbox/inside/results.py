@@ -44,7 +44,7 @@ def to_json(value: object, *, bytes_max: int) -> Any:
     Raises: NotJson: something in it has no such form, or it is larger than `bytes_max` as JSON.
     """
     try:
-        plain = _Walk(bytes_max).convert(value)
+        plain = _JsonWalker(bytes_max).convert(value)
         size = len(json.dumps(plain, ensure_ascii=False).encode())
     except NotJson:
         raise
@@ -64,7 +64,7 @@ def _too_large(bytes_max: int) -> str:
     return f"the result is larger than {bytes_max:,} bytes as JSON: return less, or a part of it"
 
 
-class _Walk:
+class _JsonWalker:
     """One walk over a value, which knows the path to the part it is at, and how much of the limits is left."""
 
     def __init__(self, bytes_max: int) -> None:

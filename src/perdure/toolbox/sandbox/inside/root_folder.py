@@ -116,8 +116,7 @@ def _under(root: Path, name: str | Path) -> Path:
 
 
 def _unused_folder(sources: Sequence[Path]) -> Path:
-    """An existing folder to mount over, which hides it in this namespace only, and in which none of the sources lies.
-    Raises: FileNotFoundError."""
+    """Return a folder to mount over that contains none of the sources. Raises: FileNotFoundError."""
     for name in ("/mnt", "/media", "/srv", "/opt", "/tmp", "/var", "/home", "/root"):
         folder = Path(name)
         if folder.is_dir() and not folder.is_symlink() and not any(path.is_relative_to(folder) for path in sources):

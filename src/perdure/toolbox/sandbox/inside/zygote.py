@@ -118,7 +118,7 @@ def _serve_with_namespaces(control: socket.socket, settings: Mapping[str, Any], 
         proc=PROC_FD,
         filters=filters,
     )
-    _Forks(control, plan).serve()
+    _CallProcesses(control, plan).serve()
 
 
 def _serve_without_namespaces(control: socket.socket, settings: Mapping[str, Any], readable: Sequence[Path]) -> None:
@@ -140,11 +140,11 @@ def _serve_without_namespaces(control: socket.socket, settings: Mapping[str, Any
         store=settings["store"] or "",
         site=tuple(settings["site"]),
     )
-    _Forks(control, plan).serve()
+    _CallProcesses(control, plan).serve()
 
 
 @dataclass(slots=True)
-class _Child:
+class _CallProcess:
     """A call's process. `memory_bytes`: what all its processes may hold together; `over_memory`: they held more."""
 
     number: int
@@ -153,13 +153,13 @@ class _Child:
     over_memory: bool = False
 
 
-class _Forks:
+class _CallProcesses:
     """Forks for calls, ends them on request or when they hold too much memory, and reports their ends."""
 
     def __init__(self, control: socket.socket, plan: CagePlan) -> None:
         self._control, self._plan = control, plan
         self._own_pids = os.open("self/ns/pid", os.O_RDONLY, dir_fd=PROC_FD) if plan.namespaces else -1
-        self._calls: dict[int, _Child] = {}  # by pidfd
+        self._calls: dict[int, _CallProcess] = {}  # by pidfd
         self._weigh_at = 0.0
         self._shared_bytes = _memory_bytes("self")  # its children begin with the same pages, which are counted once
         self._socket_bytes = full_socket_bytes()
@@ -225,7 +225,7 @@ class _Forks:
         if not self._calls:
             self._weigh_at = time.monotonic() + WEIGH_S
         pidfd = os.pidfd_open(pid)
-        self._calls[pidfd] = _Child(request["call"], pid, request["memory_bytes"])
+        self._calls[pidfd] = _CallProcess(request["call"], pid, request["memory_bytes"])
         self._poll.register(pidfd, select.POLLIN)
 
     def _report_end(self, pidfd: int) -> None:
