@@ -508,6 +508,30 @@ async def test_what_is_forgotten_leaves_the_companion_too(tmp_path: Path, erase:
     assert left.total == 0 or not erase  # what is only forgotten stays in records of requests
 
 
+async def test_undoing_brings_back_what_an_agent_shares_with_its_companion(tmp_path: Path) -> None:
+    """And the copies that the companion has."""
+    async with opened(tmp_path, Two()) as (perdure, agent):
+        await agent.blocks.update("human", "The door is 4711.\nLikes tea.")
+        await agent.archive("Behind the door is 4711.")
+        await agent.send("The door is 4711.")
+        await agent.companion.wake()
+        (companion,) = [one for one in await perdure.agents() if one.name == "ann-sleeptime"]
+
+        async def seen() -> list[str]:
+            texts = [message.text for one in (agent, companion) for message in await one.messages()]
+            found = [hit.passage.text for hit in await agent.search_archive("door")]
+            return [(await agent.blocks.get("human")).value, *found, *texts]
+
+        before = await seen()
+        result = await agent.forget("The door is 4711")
+        gone = await seen()
+        undone = await agent.undo()
+
+        assert result.counts == {"block": 1, "passage": 1, "message": 1}
+        assert gone[0] == "Likes tea." and "4711" not in str(gone)
+        assert (await seen(), undone.conflicts) == (before, [])
+
+
 async def test_an_agent_or_its_companion_may_be_deleted_during_a_pass(tmp_path: Path) -> None:
     """Who waits is told; nothing is left that goes on."""
     model = Two(otherwise=calls("memory_insert", label="human", new_string="x"))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 
 from perdure.core.blocks import Author
-from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.features import Point
 from perdure.core.forgetting.corrections import Correction
 from perdure.core.ids import AgentId
@@ -15,24 +13,34 @@ from perdure.domain.agents.units import COMPANIONS
 from perdure.domain.corrections import MEMORY_CORRECTED
 from perdure.features.origins.erase import erase as erase_text
 from perdure.features.origins.find import Progress, find_mentions, resolve_text
-from perdure.features.origins.forget import forget, undo
+from perdure.features.origins.forget import check_idle, find_correction, forget, undo
 from perdure.features.origins.values import ForgetPreview, ForgetResult, UndoResult
 from perdure.library.parts.checks import check_limit, check_number, check_text, outside
 from perdure.library.parts.part import AsyncAgentPart, reads
 from perdure.storage.tx import Tx
 
+SAME_MAX = 100
+"""Corrections of a companion among which one is looked for."""
 TEXT_ERASED: Point[[AgentId, str], None] = Point("text_erased")
 """A text of an agent was erased: what lies outside of the store may have it. Called in a thread."""
 
 
-def _list_copies(tx: Tx, agent_id: AgentId, text_or_id: str) -> Sequence[tuple[AgentId, str, int]]:
-    """The agent's companions, which have copies, each with the text to forget and its next message's number."""
-    if not any(found := COMPANIONS(tx, agent_id)):
-        return ()
-    with suppress(NotFound, InvalidInput):  # then it is refused for the agent
-        text = resolve_text(tx, agent_id, text_or_id)
-        return [(one, text, tx.messages.next_seq(one)) for some in found for one in some]
-    return ()
+def _list_companions(tx: Tx, agent_id: AgentId) -> Sequence[AgentId]:
+    """The agent's companions, which have copies of what they read. Raises: ConversationBusy: one is at work."""
+    found = [one for some in COMPANIONS(tx, agent_id) for one in some]
+    check_idle(tx, found)
+    return found
+
+
+def _list_same(tx: Tx, agent_id: AgentId, number: int | None) -> Sequence[Correction]:
+    """The corrections of companions that a correction of the agent has brought about."""
+    first = find_correction(tx, agent_id, number)
+    return [
+        one
+        for companion in _list_companions(tx, agent_id)
+        for one in tx.corrections.list(companion, limit=SAME_MAX, undone=False)
+        if (one.kind, one.text) == (first.kind, first.text) and one.created_at >= first.created_at
+    ]
 
 
 class AsyncCorrections(AsyncAgentPart):
@@ -72,23 +80,20 @@ class AsyncCorrections(AsyncAgentPart):
 
         async def take_out(agent_id: AgentId, text: str) -> ForgetResult:
             """Forget or erase the text for one agent."""
-            whole = await self._ports.store.read(resolve_text, agent_id, text)
             if erase:
                 result = await erase_text(self._ports, agent_id, text, progress=progress)
-                await asyncio.to_thread(TEXT_ERASED, agent_id, whole)
+                await asyncio.to_thread(TEXT_ERASED, agent_id, text)
             else:
                 result = await forget(self._ports, agent_id, text, author=author or outside())
             await self._note_changes(agent_id)
             return result
 
-        # A companion has copies of what it read. They go first: if it is at work, nothing is done.
-        copies = await self._ports.store.read(_list_copies, self.id, text_or_id)
-        for one, text, _ in copies:
+        companions = await self._ports.store.read(_list_companions, self.id)
+        text = await self._ports.store.read(resolve_text, self.id, text_or_id)
+        # The agent goes first, so that `undo` brings back what it shares with its companions.
+        result = await take_out(self.id, text)
+        for one in companions:
             await take_out(one, text)
-        result = await take_out(self.id, text_or_id)
-        for one, text, next_seq in copies:  # it may have begun to read meanwhile
-            if await self._ports.store.read(lambda tx: tx.messages.next_seq(one)) != next_seq:  # noqa: B023
-                await take_out(one, text)
         return result
 
     @reads
@@ -102,6 +107,9 @@ class AsyncCorrections(AsyncAgentPart):
         """Undo a correction by its number, or the last. What was changed again since stays, and is named in
         `conflicts`. Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended."""
         check_number("number", number)
+        for one in await self._ports.store.read(_list_same, self.id, number):
+            await undo(self._ports, one.agent_id, one.number, author=author or outside())
+            await self._note_changes(one.agent_id)
         result = await undo(self._ports, self.id, number, author=author or outside())
         await self._note_changes(self.id)
         return result

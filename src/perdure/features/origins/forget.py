@@ -180,7 +180,7 @@ async def undo(ports: Ports, agent_id: AgentId, number: int | None, *, author: A
     What was changed again since then stays as it is, and is named among the conflicts.
     Raises: NotFound: there is none; ConversationBusy: a run has not ended.
     """
-    correction = await ports.store.read(_find_correction, agent_id, number)
+    correction = await ports.store.read(find_correction, agent_id, number)
     await ports.store.read(check_idle, [agent_id])
     restored, conflicts = 0, list[str]()
     while True:
@@ -193,7 +193,7 @@ async def undo(ports: Ports, agent_id: AgentId, number: int | None, *, author: A
     return UndoResult(correction, restored, conflicts)
 
 
-def _find_correction(tx: Tx, agent_id: AgentId, number: int | None) -> Correction:
+def find_correction(tx: Tx, agent_id: AgentId, number: int | None) -> Correction:
     """The correction of this number, or the last one; it is not undone yet. Raises: NotFound."""
     tx.agents.model(agent_id)
     if number is not None:
