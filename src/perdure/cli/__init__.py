@@ -18,8 +18,9 @@ def main() -> None:
     gc.set_threshold(50_000)  # what is imported stays: to look for garbage in it took a tenth of most commands
     sys.modules.update(dict.fromkeys(UNUSED))  # type: ignore[arg-type]  # None: an import of it fails
     for feature in find_features():
-        if sys.argv[1:] and (quick := feature.quick_nouns.get(sys.argv[1])):
-            sys.exit(feature.load(quick)(sys.argv[2:]))
+        quick = feature.quick_nouns.get(sys.argv[1]) if sys.argv[1:] else None
+        if quick and (code := feature.load(quick)(sys.argv[2:])) is not None:
+            sys.exit(code)
     from perdure.cli.app import app
 
     app(prog_name="perdure")

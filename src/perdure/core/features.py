@@ -188,9 +188,9 @@ class Feature:
         name: the name of its folder.
         nouns: noun of the command line -> its commands.
         verbs: name of a command without a noun, `perdure VERB` -> its module and help.
-        quick_nouns: noun -> the function that takes the verb and its arguments and returns the exit code.
-            Other programs run these while a person waits, so neither the command line nor the store is loaded; no help
-            lists them.
+        quick_nouns: noun -> the function that takes the verb and its arguments and returns the exit code; None:
+            the verb is none of its own. Other programs run these while a person waits, so neither the command line nor
+            the store is loaded; no help lists them.
         routes: modules with a `router` of the HTTP API.
         tabs: name of a tab of an agent's pages -> the page below the agent's.
         slashes: usage of a command of the chat, such as `/facts [TEXT]` -> its function.

@@ -48,7 +48,7 @@ def transcript(project: Path, session: str, *lines: str) -> Path:
     return path
 
 
-def store(project: Path, session: str, path: Path) -> int:
+def store(project: Path, session: str, path: Path) -> int | None:
     return hook_command.run(["work", "capture", str(project), session, str(path)])
 
 

@@ -142,13 +142,24 @@ def test_a_hook_never_blocks(project: Path, name: str) -> None:
     assert f" {name}: InvalidInput: project '/no/such/folder' can't be used" in log(project)
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["--help"], ["session-start", "--nudges"]])
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["session-start", "--nudges"]])
 def test_a_hook_that_is_not_known_does_not_block(project: Path, arguments: list[str]) -> None:
     """Another exit code than 0 would stop what Claude Code does."""
     done = perdure_from_cold(project.parent / "data", "hook", *arguments, stdin="{}", HOME=str(project.parent))
 
     assert (done.returncode, done.stdout) == (0, "")
     assert arguments[:1] == ["session-start"] or "there are the hooks session-start, " in log(project)
+
+
+def test_the_hooks_of_this_machine_are_listed_as_well(project: Path) -> None:
+    """By the same noun, which is quick only where a hook is named."""
+    data = project.parent / "data"
+    data.mkdir(exist_ok=True)
+    (data / "hooks.toml").write_text("[[hook]]\nname = 'limit'\non = 'run_end'\ncommand = 'true'\n")
+    listed, helps = (perdure_from_cold(data, "hook", verb, HOME=str(project.parent)) for verb in ("list", "--help"))
+
+    assert listed.stdout.startswith("limit  run_end")
+    assert "Usage: perdure hook" in helps.stdout
 
 
 def test_a_data_folder_that_can_not_be_written_does_not_block(project: Path) -> None:

@@ -21,10 +21,16 @@ from perdure.features.notes.nudges import EditCounter, check_nudge_level
 INPUT_BYTES, CONTEXT_BYTES, LOG_BYTES, SESSION_CHARS = 50_000_000, 40_000, 500_000, 100
 
 
-def run(arguments: Sequence[str]) -> int:
+_NO_HOOKS = ("list", "--help", "-h")
+"""What `perdure hook` can be followed by that is about the hooks of this machine."""
+
+
+def run(arguments: Sequence[str]) -> int | None:
     """Run a hook with the JSON on stdin, or work that a hook has left for later; return the exit code: 0 for every
-    hook, even an unknown one, as Claude Code takes other codes for a refusal."""
+    hook, even an unknown one, as Claude Code takes other codes for a refusal. None: it is none."""
     name, *options = arguments or [""]
+    if name in _NO_HOOKS:
+        return None
     try:
         if name == "work":
             from perdure.features.connect.capture import work
