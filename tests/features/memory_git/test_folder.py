@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 
 from perdure import Agent, Perdure
 from tests.support.library import open_sync
+from tests.support.programs import run_inside
 
 
 @pytest.fixture
@@ -41,6 +43,14 @@ def commit(folder: Path, message: str, **files: str) -> None:
         path.write_text(text)
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", message)
+
+
+def test_a_program_reads_the_log(agent: Agent, tmp_path: Path) -> None:
+    """Also the times in it."""
+    agent.memory_git.checkout(tmp_path / "memory")
+    (newest, *_) = json.loads(run_inside(tmp_path, "memory", "log", "ann", "--json").stdout)
+
+    assert newest["at"] == agent.memory_git.commits(limit=1)[0].at.isoformat()
 
 
 def test_an_edit_in_a_folder_becomes_a_version_with_its_reason(agent: Agent, tmp_path: Path) -> None:

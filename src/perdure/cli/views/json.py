@@ -36,11 +36,11 @@ class JsonView(Output):
         self._out = out
 
     def show(self, shape: object, *parts: RenderableType) -> None:
-        line = json.dumps(shape, ensure_ascii=False)
+        line = json.dumps(shape, ensure_ascii=False, default=_time)
         try:
             line.encode(getattr(self._out, "encoding", None) or "utf-8")
         except UnicodeEncodeError:  # lone surrogates are such text
-            line = json.dumps(shape)
+            line = json.dumps(shape, default=_time)
         print(line, file=self._out, flush=True)
 
     def error(self, error: PerdureError) -> None:
@@ -48,6 +48,13 @@ class JsonView(Output):
 
     def show_reply(self, agent: AsyncAgent, reply: Reply) -> None:
         self.show(reply_shape(agent, reply))
+
+
+def _time(value: object) -> str:
+    """Return a time in ISO 8601. Raises: TypeError: it is something else."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"a {type(value).__name__} has no form in JSON")
 
 
 def fields(value: object, *names: str, **others: str) -> dict[str, Any]:
