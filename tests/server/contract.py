@@ -80,7 +80,7 @@ RULES: Mapping[str, str] = {
     "(header|variable) name|the value of (header|variable)|the arguments of an MCP|MCP server": "what those may hold",
     "(folder|file) name": "printable characters only",
     r"message \d+: ": "history with texts, times and ids within limits",
-    "context_window_tokens is": "0 of the older llm_config is none, but not 1",
+    "the context window is": "0 of the older llm_config is none, but not 1",
     "base_url: a provider of the type": "only some have an address that is known",
     "no message of .* is in view that could leave": "a conversation that is too short",
     "message-.* (has no (text|reasoning|tool result)|is the system message)": "what the message has",

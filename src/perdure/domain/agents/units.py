@@ -261,7 +261,7 @@ def check_window(tokens: Any) -> int:
     """Return the size of a context window after checking it. Raises: InvalidInput."""
     if type(tokens) is not int or tokens < CONTEXT_WINDOW_TOKENS_MIN:
         raise InvalidInput(
-            f"context_window_tokens is {tokens!r:.80}: give a whole number of tokens,"
+            f"the context window is {tokens!r:.80}: give a whole number of tokens,"
             f" at least {CONTEXT_WINDOW_TOKENS_MIN:,}"
         )
     return tokens
