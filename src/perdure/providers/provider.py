@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
-from importlib.resources import files
 from typing import Any, Protocol
 
 from perdure.core.models import NO_TRAITS, Model, ModelTraits
+from perdure.core.text.tables import read_table
 from perdure.providers.masking import HostGuard, is_near, without_secrets
 
 NO_KEY = "none"  # what servers without keys are sent; some refuse a request without the header
@@ -187,10 +186,7 @@ def _provider(name: str, entry: Mapping[str, Any]) -> ProviderKind:
 
 
 PROVIDERS: Mapping[str, ProviderKind] = {
-    name: _provider(name, entry)
-    for name, entry in tomllib.loads(
-        files("perdure.providers").joinpath("providers.toml").read_text(encoding="utf-8")
-    ).items()
+    name: _provider(name, entry) for name, entry in read_table(__file__, "providers.toml").items()
 }
 """Name -> provider, in the order in which one is chosen."""
 

@@ -11,7 +11,7 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +20,7 @@ import httpx
 
 from perdure.core.errors import AddressRefused
 from perdure.core.incoming.addresses import is_allowed
+from perdure.core.text.tables import read_table
 
 if TYPE_CHECKING:
     import httpx2
@@ -37,41 +38,10 @@ ADDRESSES_MAX = 4
 
 ANY_PORT = range(1, 1 << 16)
 
-_NONPUBLIC_V4 = tuple(
-    (ipaddress.IPv4Network(network), kind)
-    for network, kind in (
-        ("127.0.0.0/8", "this machine"),
-        ("10.0.0.0/8", "a private network"),
-        ("172.16.0.0/12", "a private network"),
-        ("192.168.0.0/16", "a private network"),
-        ("169.254.0.0/16", "the local link, where clouds keep their metadata"),
-        ("100.64.0.0/10", "a provider's inner network"),
-        ("168.63.129.16/32", "a cloud's host"),
-        ("0.0.0.0/8", "no host"),
-        ("192.0.0.0/24", "a reserved range"),
-        ("192.0.2.0/24", "a range for examples"),
-        ("192.88.99.0/24", "a reserved range"),
-        ("198.18.0.0/15", "a range for measurements"),
-        ("198.51.100.0/24", "a range for examples"),
-        ("203.0.113.0/24", "a range for examples"),
-        ("224.0.0.0/4", "many hosts at once"),
-        ("240.0.0.0/4", "a reserved range"),
-    )
-)
+_NETWORKS: Mapping[str, Mapping[str, str]] = read_table(__file__, "networks.toml")
+_NONPUBLIC_V4 = [(ipaddress.IPv4Network(network), kind) for network, kind in _NETWORKS["v4"].items()]
 _PUBLIC_V6 = ipaddress.IPv6Network("2000::/3")
-_NONPUBLIC_V6 = tuple(
-    (ipaddress.IPv6Network(network), kind)
-    for network, kind in (
-        ("::1/128", "this machine"),
-        ("fc00::/7", "a private network"),
-        ("fe80::/10", "the local link"),
-        ("ff00::/8", "many hosts at once"),
-        ("64:ff9b:1::/48", "a translated private address"),
-        ("2001::/23", "a reserved range"),
-        ("2001:db8::/32", "a range for examples"),
-        ("3fff::/20", "a range for examples"),
-    )
-)
+_NONPUBLIC_V6 = [(ipaddress.IPv6Network(network), kind) for network, kind in _NETWORKS["v6"].items()]
 # Networks whose addresses hold an IPv4 address, and how many bits from the end it lies.
 _WRAPS_V4 = (
     (ipaddress.IPv6Network("::ffff:0:0/96"), 0),

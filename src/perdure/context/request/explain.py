@@ -16,6 +16,7 @@ from perdure.core.nodes import node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Step, StepStatus, Usage
 from perdure.core.text.line_diff import DIFF_STEPS, diff_steps
+from perdure.core.text.tables import read_table
 
 MILLION = 1_000_000
 
@@ -27,24 +28,7 @@ AROUND_CHARS = 40
 DIFF_LINES = 2_000
 """The most lines of a diff."""
 
-REASONS: Mapping[str, str] = {
-    "first": "the conversation's first request",
-    "import": "history was imported that the window has no room for",
-    "settings": "the agent changed",
-    "window": "the window was full",
-    "summary": "a message behind a summary was changed, so the summary was written again",
-    "engine": "the agent's context engine made the view smaller",
-    "pays": "prepared summaries save more than a new prefix costs",
-    "manual": "a client asked for compaction",
-    "tools": "the caller brought other tools or skills along",
-    "reset": "the conversation was reset",
-    "autoclear": "each request begins with an empty view",
-    "marker": "the engine's messages had no marker yet",
-    "cache_cold": "the provider's cache had run out",
-    "fork": "a fork begins with the summaries of its origin",
-    "recompile": "a client asked for a new system prompt",
-    "restore": "the agent was brought back to an earlier state",
-}
+REASONS: Mapping[str, str] = read_table(__file__, "reasons.toml")
 """Reason code of a new prefix -> words."""
 
 _TAIL = '{"tail":'

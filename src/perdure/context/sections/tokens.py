@@ -10,6 +10,8 @@ import re
 import string
 from collections.abc import Iterable, Mapping
 
+from perdure.core.text.tables import read_table
+
 MESSAGE_OVERHEAD_TOKENS = 6
 """The tokens that a provider adds around each message: role, separators, and the like."""
 
@@ -38,55 +40,9 @@ _CLASSES: Mapping[str, Iterable[int]] = {
     "9": range(0xEA, 0xEE),  # Hangul
 }
 
-# Hundredths of a token for each character of a class, and for each place where one class follows another: what breaks
-# words into pieces (vowel after vowel, lower case before upper, digits beside letters). Found by linear programming:
-# the least estimate of ordinary text that is above every tokenizer's count in 12,000 samples. No pair is above a token,
-# so that cutting a text changes its estimate by one at most.
-_ASCII = {"a": 35, "b": 37, "j": 200, "A": 75, "B": 100, "d": 108, "p": 86, "n": 138}
-_PAIRS = {
-    "aa": 50,
-    "as": 16,
-    "bB": 48,
-    "sb": 23,
-    "sp": 22,
-    "ss": 40,
-    "pa": 36,
-    "sj": 100,
-    "sd": 100,
-    "da": 100,
-    "db": 100,
-}
-_LATIN_PAIRS = {"2a": 100, "2b": 30}
-
-# Other characters take a token for each byte of UTF-8, but for these: bytes, and hundredths of a token.
+# Hundredths of a token, each with its meaning.
+_WEIGHTS = read_table(__file__)
 _PER_BYTE = 108
-_BY_CLASS = {
-    "1": (2, 150),
-    "2": (2, 150),
-    "3": (2, 180),
-    "4": (2, 140),
-    "5": (2, 90),
-    "6": (2, 130),
-    "7": (2, 152),
-    "8": (3, 150),
-    "9": (3, 147),
-}
-_BY_PREFIX = {
-    b"\xe0\xa4": 148,  # Devanagari
-    b"\xe0\xa5": 148,
-    b"\xe0\xa6": 223,  # Bengali
-    b"\xe0\xa7": 223,
-    b"\xe0\xb8": 200,  # Thai
-    b"\xe0\xb9": 200,
-    b"\xe1\xba": 240,  # Vietnamese
-    b"\xe1\xbb": 240,
-    b"\xe2\x80": 178,  # dashes, quotes, dots
-    b"\xe3\x80": 170,  # ideographic punctuation
-    b"\xe3\x81": 115,  # kana
-    b"\xe3\x82": 115,
-    b"\xe3\x83": 115,
-    b"\xef\xbc": 130,  # wide forms
-}
 
 _CLASS_OF = bytearray(b"." * 256)
 for _name, _bytes in _CLASSES.items():
@@ -94,11 +50,11 @@ for _name, _bytes in _CLASSES.items():
         _CLASS_OF[_byte] = ord(_name)
 _TABLE, _CONTINUATIONS, _NON_ASCII = bytes(_CLASS_OF), bytes(range(0x80, 0xC0)), bytes(range(0x80, 0x100))
 
-_WEIGHT_OF = bytes(_ASCII.get(chr(_class), 0) for _class in _TABLE)
-_PAIR_WEIGHTS = [(name.encode(), weight) for name, weight in _PAIRS.items()]
-_LATIN_WEIGHTS = [(name.encode(), weight) for name, weight in _LATIN_PAIRS.items()]
-_SAVED_BY_CLASS = [(name.encode(), size * _PER_BYTE - weight) for name, (size, weight) in _BY_CLASS.items()]
-_SAVED_BY_PREFIX = [(prefix, 3 * _PER_BYTE - weight) for prefix, weight in _BY_PREFIX.items()]
+_WEIGHT_OF = bytes(_WEIGHTS["ascii"].get(chr(_class), 0) for _class in _TABLE)
+_PAIR_WEIGHTS = [(name.encode(), weight) for name, weight in _WEIGHTS["pairs"].items()]
+_LATIN_WEIGHTS = [(name.encode(), weight) for name, weight in _WEIGHTS["latin_pairs"].items()]
+_SAVED_BY_CLASS = [(name.encode(), size * _PER_BYTE - weight) for name, (size, weight) in _WEIGHTS["classes"].items()]
+_SAVED_BY_PREFIX = [(bytes.fromhex(prefix), 3 * _PER_BYTE - weight) for prefix, weight in _WEIGHTS["prefixes"].items()]
 
 # Lines, rules and leaders: from the fourth on, a sign costs 0.22 tokens instead of 0.82.
 _RULES = ("----", "====", "____", "****", "####", "....", "~~~~", "++++")

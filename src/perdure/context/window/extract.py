@@ -7,11 +7,9 @@ time linear in the text.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
 from perdure.context.sections.expand import largest
@@ -19,6 +17,7 @@ from perdure.core.messages import Message, Text, ToolCall, ToolResult
 from perdure.core.models import without_notice
 from perdure.core.nodes import message_handle
 from perdure.core.ports import TokenCounter
+from perdure.core.text.tables import read_table
 from perdure.core.text.words import SPACELESS
 
 SENTENCE_CHARS = 240  # a longer sentence is cut
@@ -74,7 +73,7 @@ _SENTENCES = {"tasks": "task", "questions": "open", "decisions": "decided", "sta
 _END = re.compile(
     r"[.!?…]{1,6}[\"'”’»)\]]{0,3}(?=\s|$)|[。！？｡؟۔।]{1,6}[\"'”’）」』]{0,3}|[\n\r\x0b\x0c\x85\u2028\u2029]+"
 )
-PHRASES: Final = tomllib.loads(Path(__file__).with_name("phrases.toml").read_text(encoding="utf-8"))
+PHRASES: Final = read_table(__file__, "phrases.toml")
 _ABBREVIATED = tuple(PHRASES["abbreviated"]["words"])
 _QUESTION = re.compile(r"[?？؟][\"'”’»)\]）」』]{0,3}$")
 _GREETING = 14  # characters; a shorter first sentence counts only if it is the only one

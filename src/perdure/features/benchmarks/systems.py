@@ -6,14 +6,13 @@ All of them are agents, so that the store keeps each of their requests.
 from __future__ import annotations
 
 import sqlite3
-import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import cache
 from itertools import count
-from pathlib import Path
 from typing import Protocol
 
+from perdure.core.text.tables import read_table
 from perdure.core.text.words import STOP_WORDS
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.features.benchmarks.sets.values import Case, CaseQuestion, CaseTurn, Setup
@@ -30,7 +29,7 @@ PAGE = 10_000
 @cache
 def texts() -> Mapping[str, Mapping[str, str]]:
     """Return the prompts of the systems, and their descriptions."""
-    return tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
+    return read_table(__file__, "texts.toml")
 
 
 class System(Protocol):

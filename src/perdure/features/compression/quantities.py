@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 
+from perdure.core.text.tables import read_table
 from perdure.features.compression.interest import plain_number
 
-_TABLE = tomllib.loads(Path(__file__).with_name("units.toml").read_text(encoding="utf-8"))
+_TABLE = read_table(__file__, "units.toml")
 _LARGE = _TABLE.pop("large")
 # Unit -> kind -> how much it is.
 _UNITS = {

@@ -6,7 +6,6 @@ import functools
 import os
 import shlex
 import sys
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.incoming.addresses import is_postgres, without_password
+from perdure.core.text.tables import read_table
 from perdure.features.connect.own_command import own_command
 
 ADDRESS = "http://127.0.0.1:8283"
@@ -44,7 +44,7 @@ class Program:
 @functools.cache
 def programs() -> Mapping[str, Program]:
     """All programs by name."""
-    tables = tomllib.loads(Path(__file__).with_name("programs.toml").read_text("utf-8"))
+    tables = read_table(__file__, "programs.toml")
     return {name: Program(name=name, **table) for name, table in tables.items()}
 
 

@@ -11,28 +11,16 @@ from perdure.core.errors import NotFound
 from perdure.core.forgetting.origins import FactOrigin, FactSource, FactVersionText
 from perdure.core.ids import AgentId, FactId, MessageId, PassageId, is_id
 from perdure.core.text.reprs import attributes
+from perdure.core.text.tables import read_table
 from perdure.core.text.zones import local, zone
 from perdure.features.facts.tables import Entities, Facts, Graphs
 from perdure.features.facts.units.graphs import zone_of
 from perdure.features.facts.units.lines import sources_of
-from perdure.features.facts.values.facts import Episode, Fact, FactChange
+from perdure.features.facts.values.facts import Episode, Fact
 from perdure.library.parts.part import find_message
 from perdure.storage.tx import Tx
 
-REASONS: Mapping[FactChange, str] = {
-    "add": "it was new",
-    "update": "something later said it better or more fully",
-    "supersede": "something later ended it",
-    "delete": "it was deleted",
-    "retract": "its last source was deleted",
-    "restore": "its deletion was taken back",
-    "edit": "a person corrected it",
-    "fade": "it mattered little",
-    "archive": "nothing has used it since it faded",
-    "merge": "several facts said nearly the same",
-    "accept": "a person accepted it",
-    "join": "a person merged two entities, or took that back",
-}
+REASONS: Mapping[str, str] = read_table(__file__)
 """Change -> why a version was written."""
 
 

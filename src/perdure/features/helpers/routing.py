@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Final, Literal, get_args
 
 from perdure.core.model_errors import ToolError
+from perdure.core.text.tables import read_table
 from perdure.features.helpers.model_names import is_same_model, version_of
 
 ModelSource = Literal["PERDURE_SUBAGENT_MODEL", "call", "definition", "parent"]
@@ -209,7 +208,7 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-_DATA = tomllib.loads(Path(__file__).with_name("families.toml").read_text(encoding="utf-8"))
+_DATA = read_table(__file__, "families.toml")
 REGIONS: Final[Sequence[str]] = _DATA["regions"]
 FAMILIES: Final[Mapping[str, ModelFamily]] = {
     name: ModelFamily(name, **values) for name, values in _DATA["family"].items()

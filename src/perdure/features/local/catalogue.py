@@ -7,13 +7,13 @@ import functools
 import math
 import mmap
 import struct
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.text.tables import read_table
 
 CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """Type of a value in a GGUF file -> its code in `struct`."""
@@ -138,7 +138,7 @@ class LocalModel:
 @functools.cache
 def catalogue() -> Mapping[str, LocalModel]:
     """Return name -> model, of the models that can be fetched."""
-    entries = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8"))
+    entries = read_table(__file__, "catalogue.toml")
     return {name: LocalModel(name=name, **entry) for name, entry in entries.items()}
 
 

@@ -7,16 +7,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import tomllib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from perdure.context.sections.expand import Budget, largest
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message, text_of
 from perdure.core.ports import TokenCounter
+from perdure.core.text.tables import read_table
 from perdure.features.mcp_server.listing import Readers, line_of, note_text, tags_text
 from perdure.features.notes.folders import CONTEXT_FILE, make_folder, state_folder
 from perdure.features.notes.projects import ProjectMemory
@@ -31,7 +30,7 @@ READ, READ_CHARS = 300, 1_000
 """So many of the user's newest messages are looked at, and so much of each."""
 LEAST, WORDS, HAN = 2, 6, 10
 """The score of a statement; from so many words or Chinese characters on a sentence scores one more."""
-_TABLE = tomllib.loads(Path(__file__).with_name("said.toml").read_text("utf-8"))
+_TABLE = read_table(__file__, "said.toml")
 _WORDS = {name: re.compile(form, re.VERBOSE) for name, form in _TABLE.items()}
 _HAN = re.compile(f"[{CJK}]")
 BLOCKS, HANDOFF, KNOWN, TOLD, NOTES, LAST = 5, 3, 2, 3, 2, 1

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from perdure.core.text.tables import read_table
 from perdure.features.notes.values import note_kinds
 
 
@@ -32,7 +31,7 @@ class MemoryToolSpec:
 
 @functools.cache
 def _file() -> Mapping[str, Any]:
-    return tomllib.loads(Path(__file__).with_name("tools.toml").read_text("utf-8"))
+    return read_table(__file__, "tools.toml")
 
 
 def instructions() -> str:

@@ -27,34 +27,7 @@ FLUSH = b"0000"
 _EMPTY_PACK = (_HEADER := b"PACK\0\0\0\2\0\0\0\0") + hashlib.sha1(_HEADER, usedforsecurity=False).digest()
 _OF_OTHER_REPOSITORIES = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"})
 """Variables that would have git work on another repository than that of its folder."""
-_CONFIG = """[core]
-	repositoryformatversion = 0
-	bare = true
-	hooksPath = /dev/null
-	fsmonitor = false
-	bigFileThreshold = 1m
-	logAllRefUpdates = false
-[gc]
-	auto = 0
-[maintenance]
-	auto = false
-[transfer]
-	fsckObjects = true
-	advertiseSID = false
-[receive]
-	denyNonFastForwards = true
-	denyDeletes = true
-	autogc = false
-	keepAlive = 0
-	shallowUpdate = false
-[fastimport]
-	unpackLimit = 0
-[pack]
-	threads = 1
-	windowMemory = 64m
-[uploadpack]
-	allowFilter = true
-"""
+_CONFIG = Path(__file__).with_name("git.config").read_text("ascii")
 _START = f'ulimit -t {CPU_S} 2>/dev/null; ulimit -v {MEMORY_KB} 2>/dev/null; exec git "$@"'
 
 

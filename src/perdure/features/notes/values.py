@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Literal
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import PassageId
 from perdure.core.passages import Passage
 from perdure.core.text.reprs import short_repr
+from perdure.core.text.tables import read_table
 from perdure.domain.values import as_tags
 
 TITLE_CHARS = 200
@@ -49,7 +48,7 @@ class NoteKind:
 @functools.cache
 def note_kinds() -> Mapping[str, NoteKind]:
     """All kinds by name."""
-    tables = tomllib.loads(Path(__file__).with_name("kinds.toml").read_text("utf-8"))
+    tables = read_table(__file__, "kinds.toml")
     return {name: NoteKind(name=name, **table) for name, table in tables.items()}
 
 

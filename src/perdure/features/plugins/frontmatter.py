@@ -14,6 +14,8 @@ from typing import Any, ClassVar, Literal
 
 import yaml
 
+from perdure.core.text.tables import read_table
+
 FRONTMATTER_BYTES = 64_000
 DEPTH_MAX = 10
 """How deep lists and objects in the frontmatter may be nested."""
@@ -25,27 +27,7 @@ NAME_CHARS = 200
 """The most characters of one."""
 
 FieldType = Literal["text", "names", "servers", "whole", "number", "flag"]
-FIELD_TYPES: Mapping[str, FieldType] = {
-    "name": "text",
-    "description": "text",
-    "argument_hint": "text",
-    "model": "text",
-    "color": "text",
-    "memory": "text",
-    "version": "text",
-    "license": "text",
-    "when_to_use": "text",
-    "tools": "names",
-    "disallowed_tools": "names",
-    "allowed_tools": "names",
-    "skills": "names",
-    "mcp_servers": "servers",
-    "max_turns": "whole",
-    "max_cost_usd": "number",
-    "disable_model_invocation": "flag",
-    "project_notes": "flag",
-    "protected": "flag",
-}
+FIELD_TYPES: Mapping[str, FieldType] = read_table(__file__)
 """Known field -> its type: `text` is a str; `names` a tuple of them, from a list or a text with commas; `servers` the
 same, from objects by name too; `whole` an int and `number` a float, both above 0; `flag` a bool."""
 

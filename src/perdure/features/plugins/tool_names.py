@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from perdure.core.features import Point
+from perdure.core.text.tables import read_table
 from perdure.storage.tx import Tx
 
 UNUSED_TOOLS: Point[[Tx], Collection[str]] = Point("unused_tools")
@@ -102,4 +101,4 @@ def _is_like(tool: str, pattern: str) -> bool:
 @functools.cache
 def _names() -> Mapping[str, Sequence[str]]:
     """How Claude Code calls a tool -> the tools that do the same here."""
-    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return read_table(__file__)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from perdure.core.errors import InvalidInput
@@ -15,6 +13,7 @@ from perdure.core.ids import RunId
 from perdure.core.sources import Source
 from perdure.core.text.credentials import without_credentials
 from perdure.core.text.forms import plain_form
+from perdure.core.text.tables import read_table
 from perdure.features.plugins.definitions import is_name
 from perdure.features.skills.values import BY_A_PERSON, Evidence, Layer
 
@@ -127,7 +126,7 @@ def admit(entry: NewEntry) -> None:
 
 def _tables() -> dict[str, Any]:
     """The tables of the file."""
-    return tomllib.loads(Path(__file__).with_name("admission.toml").read_text(encoding="utf-8"))
+    return read_table(__file__, "admission.toml")
 
 
 def _bad_name(entry: NewEntry) -> str:

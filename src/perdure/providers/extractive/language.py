@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Literal
+
+from perdure.core.text.tables import read_table
 
 Language = Literal["en", "zh"]
 
@@ -21,7 +21,7 @@ MAX_ANALYSED_CHARS = 4_000
 
 def load_table(name: str) -> dict[str, Any]:
     """The data of a file beside this one."""
-    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+    return read_table(__file__, f"{name}.toml")
 
 
 def filled(form: str, parts: Mapping[str, str]) -> str:

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
-from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from perdure.core.text.tables import read_table
 from perdure.server.wire.errors import METHODS, NotSupported, error_answer
 
 ABSENT: Mapping[str, str] = {
-    path: part["sentence"]
-    for part in tomllib.loads(Path(__file__).with_name("absent.toml").read_text(encoding="utf-8"))["parts"]
-    for path in part["paths"]
+    path: part["sentence"] for part in read_table(__file__, "absent.toml")["parts"] for path in part["paths"]
 }
 """Template of a path of Letta's API that is not here -> the sentence of its 501."""
 

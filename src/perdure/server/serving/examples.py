@@ -6,12 +6,11 @@ The tests send every example of a body to a server, and hold all examples agains
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from perdure.core.ids import ID_PATTERNS, PREFIXES
+from perdure.core.text.tables import read_table
 
 Shape = dict[str, Any]
 
@@ -19,7 +18,7 @@ _UUID = "123e4567-e89b-42d3-a456-426614174000"
 _IDS = {ID_PATTERNS[kind]: f"{prefix}-{_UUID}" for kind, prefix in PREFIXES.items()}
 """Pattern of an id -> an id."""
 
-_DATA = tomllib.loads(Path(__file__).with_name("examples.toml").read_text(encoding="utf-8"))
+_DATA = read_table(__file__, "examples.toml")
 BODIES: Mapping[str, Any] = _DATA["bodies"]
 """Name of a body's schema -> an example."""
 

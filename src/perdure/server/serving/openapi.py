@@ -22,6 +22,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from typing_extensions import TypedDict
 
+from perdure.core.text.tables import read_table
 from perdure.engine.records.run_request import KEY_MAX_CHARS
 from perdure.server.serving.examples import add_examples
 from perdure.server.serving.guards import OPEN_PATHS
@@ -35,28 +36,7 @@ Shape = dict[str, Any]
 JSON, STREAM = "application/json", "text/event-stream"
 _REF = "#/components/schemas/{model}"
 
-DESCRIPTIONS: Mapping[int, str] = {
-    400: "The request can't be carried out: a tool's source, a block's limit, an answer that nothing waits for.",
-    401: "The key is missing or wrong; or a model's provider does not accept the server's key.",
-    402: "The model provider's account has no credit left.",
-    403: "`Host`, `Origin`, or what the request asks for, is not allowed here.",
-    404: "Something that the request names does not exist.",
-    408: "The body did not arrive in time.",
-    409: "The state has moved on, or is in use; `run_id` is the run that is in the way.",
-    410: "The stream is no longer kept.",
-    413: "The body is larger than this server takes.",
-    415: "The body has the wrong media type.",
-    422: "The request has the wrong form. `detail` names each field, with what is wrong.",
-    429: "The model provider's rate limit is reached.",
-    431: "The head of the request is too large, or has too many headers.",
-    500: "A defect, or a run that failed.",
-    501: "This server does not support the request, or lacks what it needs for it. Nothing was written.",
-    502: "A server of a model or of MCP tools can't be reached, or failed.",
-    503: "The store is busy, can't be written or is damaged, or the server stops. `run_id`: the message is kept and its"
-    " run goes on.",
-    504: "The model did not answer in time.",
-    507: "There is no room on the disk. `run_id`: the message is kept and its run goes on when there is some.",
-}
+DESCRIPTIONS: Mapping[int, str] = {int(status): text for status, text in read_table(__file__, "statuses.toml").items()}
 """Status of an error -> its description."""
 
 

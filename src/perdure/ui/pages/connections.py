@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 
 from starlette.requests import Request
 
@@ -14,6 +12,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import ProviderId
 from perdure.core.models import ProviderFilter
 from perdure.core.text.reprs import attributes, plural
+from perdure.core.text.tables import read_table
 from perdure.library.parts.checks import Page
 from perdure.library.parts.providers import ProviderFields
 from perdure.library.perdure import AsyncPerdure
@@ -22,9 +21,7 @@ from perdure.ui.render import Data, Notice, Pages, field_of, form_of
 
 PROVIDERS_MAX = 200
 PROVIDER_TYPES = tuple(provider.wire_type for provider in PROVIDERS.values())
-CLIENTS: Mapping[str, Mapping[str, str]] = tomllib.loads(
-    Path(__file__).with_name("clients.toml").read_text(encoding="utf-8")
-)
+CLIENTS: Mapping[str, Mapping[str, str]] = read_table(__file__, "clients.toml")
 """Program -> `text`, what to give it, and a `note`."""
 
 pages = Pages()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
-from pathlib import Path
 
 from starlette.requests import Request
 
 from perdure.core.incoming.addresses import without_password
 from perdure.core.incoming.limits import Limits
 from perdure.core.text.reprs import attributes
+from perdure.core.text.tables import read_table
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.routes.health import VERSION
 from perdure.server.wire.http import is_whole_server
@@ -23,7 +22,7 @@ from perdure.ui.render import Data, Pages
 pages = Pages()
 
 SECRET = frozenset({"secret_key", "secret_key_old"})
-_PAGE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_PAGE = read_table(__file__)
 GROUPS: Mapping[str, Sequence[str]] = _PAGE["groups"]
 UNITS: Mapping[str, str] = _PAGE["units"]
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
@@ -14,6 +12,7 @@ from starlette.requests import Request
 from perdure.core.errors import InvalidInput
 from perdure.core.specs import ToolFilter
 from perdure.core.text.reprs import attributes, plural
+from perdure.core.text.tables import read_table
 from perdure.core.tools.portable import schema_warnings
 from perdure.core.tools.rules import RULE_TYPES, RequiresApproval, ToolRule
 from perdure.domain.tools.units import NewTool, ToolChanges
@@ -26,9 +25,7 @@ from perdure.ui.pages.tool_forms import arguments_of, fields_of, parse_json
 from perdure.ui.render import Data, Notice, Pages, agent_id_of, agent_of, field_of, form_of, in_order, in_words
 
 TOOLS_MAX = 500
-RULES: Mapping[str, Mapping[str, str]] = tomllib.loads(
-    Path(__file__).with_name("rules.toml").read_text(encoding="utf-8")
-)
+RULES: Mapping[str, Mapping[str, str]] = read_table(__file__, "rules.toml")
 """Type of rule -> `kind`, what it says of its tool, in the form that adds one; and `words`, a sentence about one."""
 
 pages = Pages()

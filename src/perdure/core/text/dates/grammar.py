@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
-from pathlib import Path
 from typing import Literal, cast
 
 from perdure.core.text.dates import calendar
 from perdure.core.text.dates.calendar import Period, Resolve
+from perdure.core.text.tables import read_table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,14 +32,16 @@ class Language:
     digits: str
 
 
+_DATA = read_table(__file__, "languages.toml")
+_SHARED, _NAMES = _DATA.pop("shared"), _DATA.pop("names")
+
+
 def _load() -> dict[str, Language]:
-    """Read `languages.toml` beside this file. Returns: name -> language."""
-    data = tomllib.loads(Path(__file__).with_name("languages.toml").read_text(encoding="utf-8"))
-    shared = data.pop("shared")
+    """Build the languages of the file. Returns: name -> language."""
     languages = {}
-    for name, entry in data.items():
+    for name, entry in _DATA.items():
         text = entry["rules"]
-        for part, lines in shared.items():
+        for part, lines in _SHARED.items():
             text = text.replace(f"@{part}\n", lines)
         lines = ((head.split(), pattern) for head, pattern in (line.split(" | ", 1) for line in text.splitlines()))
         rules = tuple((kind, dict(value.split("=") for value in values), pattern) for (kind, *values), pattern in lines)
@@ -74,24 +75,6 @@ Needs = Literal["nothing", "any preposition", "preposition", "partner"]
 "since may", or the other end of a range; "now" is one only as the end of a range."""
 
 _NAME = re.compile(r"\{(~?)([a-z_]+)(?::([^}]+))?\}")
-_SPACED_NAMES = {
-    "{count}": r"(?:{least}(?:\s?-\s?| (?:{~or}|{~to}) ))?{numbers}",
-    "{year}": "(?P<y>19[0-9]{2}|20[0-9]{2}|2100)",
-    "{seconds}": r"(?::[0-5][0-9](?:[.][0-9]{1,9})?)?(?:z|[+-][0-2][0-9]:?[0-5][0-9])?",
-    "{d}": r"(?P<d>[0-3]?[0-9])",
-    "{first}": r"(?P<first>[0-3]?[0-9])",
-    "{last}": r"(?P<last>[0-3]?[0-9])",
-    "{~joint}": r"(?:\s{0,2}-\s{0,2}| (?:{~to}|{~and}) )",
-    "{of_year}": r"(?:,?(?: (?:{~of}|in))? (?P<y>[12][0-9]{3})| '(?P<short>[0-9]{2})"
-    r"|,?(?: (?:{~of}|in))?(?: the)? {years})?",
-}
-_SPACELESS_NAMES = {
-    "{count}": r"(?:(?<![0-9]){least}(?:\s?[、，,〜～~-]\s?|{~or}|{~to}))?{numbers}",
-    "{y_or_years}": r"(?:(?P<y>[12][0-9]{3}|[一二][〇○零一二三四五六七八九]{3})\s?[年년]"
-    r"|(?<![以之目今最然]){years}(?![代轻輕龄]))",
-    "{m}": r"(?P<m>[01]?[0-9]|十[一二]?|[一二三四五六七八九])\s?",
-    "{d}": r"(?P<d>[0-3]?[0-9]|[一二]?十[一二三四五六七八九]?|三十一?|[一二三四五六七八九])\s?",
-}
 _HEADS = ("days", "weekday_short", "weekday", "month", "season", "feast", "quarter", "now", "units")
 """Categories of which a word is in each match of a rule that names them; the first one counts."""
 
@@ -348,7 +331,7 @@ def rules() -> tuple[DateRule, ...]:
 
 def _rule(language: Language, kind: str, values: Mapping[str, str], pattern: str) -> DateRule:
     """Return the rule of a row in `Language.rules`, with names in the pattern replaced by words."""
-    for name, expansion in (_SPACELESS_NAMES if language.signs else _SPACED_NAMES).items():
+    for name, expansion in _NAMES["spaceless" if language.signs else "spaced"].items():
         pattern = pattern.replace(name, expansion)
     source = _NAME.sub(lambda name: _words_of(language, *name.groups()), pattern)
     if language.signs:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from calendar import monthrange
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
 from perdure.core.text.dates.calendar import EARLIEST, LATEST
 from perdure.core.text.dates.spans import TimeSpan, spans
+from perdure.core.text.tables import read_table
 from perdure.core.text.zones import local
 
-_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLES = read_table(__file__)
 MONTHS: tuple[str, ...] = tuple(_TABLES.pop("months"))  # `strftime` would use the process's locale
 _WORDS, _BEFORE, _BEHIND, _BETWEEN, _AS_WRITTEN = (partial(re.compile, one, re.VERBOSE) for one in _TABLES.values())
 

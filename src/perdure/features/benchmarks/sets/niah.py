@@ -7,7 +7,6 @@ The needles are our own. A length is in tokens, of four characters each.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -17,6 +16,7 @@ from random import Random
 from typing import Any
 
 from perdure.core.errors import InvalidInput
+from perdure.core.text.tables import read_table
 from perdure.features.benchmarks.sets.reading import read_bytes
 from perdure.features.benchmarks.sets.values import Case, CaseQuestion, CaseTurn, DataSet, Setup
 
@@ -32,7 +32,7 @@ _END = re.compile(r"(?<=[.!?。！？])\s+|\n\s*\n")
 @cache
 def _texts() -> Mapping[str, Any]:
     """Return the needles and the words of sentences."""
-    return tomllib.loads(Path(__file__).with_name("niah.toml").read_text(encoding="utf-8"))
+    return read_table(__file__, "niah.toml")
 
 
 def load(setup: Setup, seed: int) -> Sequence[Case]:

@@ -20,6 +20,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, EntityId, FactId, PassageId, is_id
 from perdure.core.passages import PassageFilter
 from perdure.core.text.reprs import attributes, plural
+from perdure.core.text.tables import read_table
 from perdure.core.text.zones import local, zone
 from perdure.domain.agents.units import AgentChanges
 from perdure.features.facts.service import NewFactFields
@@ -50,21 +51,7 @@ STATES: Mapping[str, str] = {
 }
 """Which facts are shown -> its name on the page; without one, all that are believed."""
 FILTERS = ("q", "state", "entity", "relation", "at", "as_of")
-SIGNALS: Mapping[str, str] = {
-    "words": "its words",
-    "neighbour_words": "the words beside it",
-    "related_words": "words of related meaning",
-    "session": "the words of its conversation",
-    "dense": "its meaning",
-    "neighbour_dense": "the meaning of what stands beside it",
-    "late": "its meaning, word by word",
-    "distance": "whom it is about",
-    "time": "the time in your search",
-    "ended": "it is no longer true",
-    "recency": "how new it is",
-    "length": "its length",
-    "use": "how often it was used",
-}
+SIGNALS: Mapping[str, str] = read_table(__file__, "signals.toml")
 """A part of a score -> what it stands for."""
 
 pages = Pages()

@@ -9,37 +9,14 @@ from typing import Final
 
 from perdure.core.ids import AgentId
 from perdure.core.sources import TRUSTED
+from perdure.core.text.tables import read_table
 from perdure.features.facts.tables import Entities, Facts
 from perdure.features.facts.values.extraction import USER
 from perdure.features.facts.values.facts import Entity, Fact, FactFilter, Graph, Profile, ProfileEntry
 from perdure.features.facts.values.settings import load_agent_facts, load_graph_settings
 from perdure.storage.tx import Tx
 
-SLOTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "basic_info.name": ("IS_NAMED", "HAS_NAME"),
-    "basic_info.age": ("HAS_AGE",),
-    "basic_info.birthday": ("BORN_ON", "BORN_IN", "HAS_BIRTHDAY"),
-    "basic_info.gender": ("HAS_GENDER",),
-    "basic_info.location": ("LIVES_IN", "RESIDES_IN", "LIVES_AT"),
-    "basic_info.origin": ("COMES_FROM", "IS_FROM", "HAS_NATIONALITY"),
-    "basic_info.languages": ("SPEAKS",),
-    "contact": ("HAS_EMAIL", "HAS_PHONE", "HAS_ADDRESS"),
-    "work.title": ("WORKS_AS", "HAS_TITLE", "HAS_OCCUPATION", "HAS_PROFESSION"),
-    "work.company": ("WORKS_AT", "WORKS_FOR", "EMPLOYED_BY"),
-    "education.school": ("STUDIES_AT", "STUDIED_AT", "GRADUATED_FROM"),
-    "education.subject": ("STUDIES", "STUDIED", "HAS_DEGREE_IN"),
-    "family.partner": ("MARRIED_TO", "PARTNER_OF", "ENGAGED_TO", "DATES"),
-    "family.members": ("HAS_CHILD", "HAS_PARENT", "HAS_SIBLING", "PARENT_OF", "CHILD_OF", "SIBLING_OF", "RELATED_TO"),
-    "family.pets": ("HAS_PET", "OWNS_PET"),
-    "interest.music": ("LISTENS_TO", "LIKES_MUSIC", "PLAYS_INSTRUMENT"),
-    "interest.sports": ("PLAYS_SPORT", "PRACTISES"),
-    "interest.food": ("LIKES_FOOD", "EATS"),
-    "interest.likes": ("LIKES", "LOVES", "ENJOYS", "PREFERS"),
-    "interest.dislikes": ("DISLIKES", "HATES", "AVOIDS"),
-    "health": ("HAS_ALLERGY", "ALLERGIC_TO", "HAS_CONDITION", "FOLLOWS_DIET"),
-    "plans": ("PLANS", "WANTS", "INTENDS"),
-    "notes": ("REMEMBERS",),
-}
+SLOTS: Final[Mapping[str, Sequence[str]]] = read_table(__file__)
 """Slot -> the relations whose facts stand in it, unless the graph's settings name others."""
 
 NAME_SLOT: Final = "basic_info.name"

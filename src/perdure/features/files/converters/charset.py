@@ -9,11 +9,12 @@ from __future__ import annotations
 import codecs
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import BinaryIO
 
 from perdure.core.errors import FileEncodingInvalid
+from perdure.core.text.tables import read_table
 from perdure.features.files.converters.limits import FileUnreadable
 
 SAMPLE_BYTES = 65_536
@@ -38,22 +39,9 @@ _GUESSES = (
     *("gb18030", "big5", "cp949", "cp932", "euc_jp"),
 )
 _SELDOM = frozenset({"mac_roman", "cp850", "cp852"})
-# The letters of languages with Latin letters and accents, the more likely ones first.
-_ACCENTS = (
-    *("äöüß", "éèêëàâçîïôùûœ", "áéíóúñü¿¡ºª", "áàâãéêíóôõúç", "àèéìòù", "åäöé", "æøåé", "ąćęłńóśźż"),
-    *("áčďéěíňóřšťúůýž", "áäčďéíľĺňóôŕšťúýž", "áéíóöőúüű", "çğıöşüâî", "ăâîșțşţ", "čšžćđ", "ąčęėįšųūž"),
-    *("āčēģīķļņšūž", "õäöüšž", "áéíóúýþæöð"),
-)
-# The letters of other languages, the frequent ones first.
-_ALPHABETS = (
-    "оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфъё",
-    "оаніирвтесклудмпзяьбгйчхцїюжшєщфґ",
-    "аиоенрсутјквдмплгзбчцшжхњљћђфџ",
-    "ατοιενρσκηπςυμλίόάγέδήωχθύφβξζώψϊϋ",
-    "יוהלרבתמאשנעםדקחפסכגטצןזךףץ",
-    "اليمونرتبةعدسفهكقأحجشطصىخإذضزثغآئءظؤ،؟یپچکگ",
-    "านรอกเง่มยล้วดทีัสตะิปบคหแจพช์ขใไุูโึำณืธฐซผถศญภฟ็ฏฎๆษฮฉฝฤฬ",
-)
+_LETTERS = read_table(__file__)
+_ACCENTS: Sequence[str] = _LETTERS["accents"]
+_ALPHABETS: Sequence[str] = _LETTERS["alphabets"]
 _SIGNS = frozenset("\xa0’‘“”„–—…€°§«»·©®£²³ №")
 # Of two-byte sets the first bytes of the frequent characters, and from where their second bytes are.
 _FREQUENT = {

@@ -4,75 +4,28 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from perdure.core.documents import FileKind
 from perdure.core.errors import FileNameInvalid, FileTypeUnsupported
+from perdure.core.text.tables import read_table
 from perdure.features.files.converters.limits import FileUnreadable
 
 HEAD_BYTES = 4_096
 """How much of a file `kind_of` needs."""
 
-SUFFIXES: dict[FileKind, tuple[str, ...]] = {
-    "text": (".txt", ".text", ".log", ".rst", ".adoc", ".org", ".tex", ".srt", ".vtt"),
-    "markdown": (".md", ".markdown", ".mdx"),
-    "html": (".html", ".htm", ".xhtml"),
-    "csv": (".csv", ".tsv"),
-    "json": (".json", ".jsonl", ".ndjson", ".geojson", ".ipynb"),
-    "pdf": (".pdf",),
-    "docx": (".docx",),
-    "xlsx": (".xlsx", ".xlsm"),
-    "code": (
-        *(".py", ".pyi", ".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx", ".vue", ".svelte", ".css", ".scss", ".less"),
-        *(".c", ".h", ".cc", ".cpp", ".cxx", ".hpp", ".hh", ".cs", ".java", ".kt", ".kts", ".scala", ".groovy", ".go"),
-        *(".rs", ".swift", ".m", ".mm", ".rb", ".php", ".pl", ".pm", ".lua", ".r", ".jl", ".dart", ".ex", ".exs"),
-        *(".erl", ".hrl", ".hs", ".ml", ".mli", ".fs", ".clj", ".cljs", ".el", ".lisp", ".scm", ".zig", ".nim", ".d"),
-        *(".sh", ".bash", ".zsh", ".fish", ".ps1", ".bat", ".sql", ".proto", ".graphql", ".tf", ".cmake", ".gradle"),
-        *(".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".properties", ".env", ".xml", ".svg", ".mk", ".nix"),
-        *(".diff", ".patch", ".asm", ".s", ".vim", ".sol", ".v", ".vhd", ".f90", ".pas", ".cob", ".hcl"),
-    ),
-}
+_TABLES = read_table(__file__)
+SUFFIXES: Mapping[FileKind, Sequence[str]] = _TABLES["suffixes"]
 """Kind -> the endings of its files' names."""
 
 _KINDS = {suffix: kind for kind, suffixes in SUFFIXES.items() for suffix in suffixes}
 
 _BINARY_KINDS = frozenset({"pdf", "docx", "xlsx"})
 
-# Unsupported formats by name alone: their first bytes can look like anything.
-_OTHERS = {
-    **dict.fromkeys((".doc", ".xls", ".ppt"), "an Office file of the old kind: save it as DOCX or XLSX"),
-    **dict.fromkeys((".pptx", ".odt", ".ods", ".odp", ".rtf", ".epub", ".pages", ".numbers", ".key"), "a document"),
-    **dict.fromkeys(
-        (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".zst", ".jar", ".whl"), "an archive"
-    ),
-    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ico", ".heic"), "an image"),
-    **dict.fromkeys((".mp3", ".wav", ".ogg", ".flac", ".m4a", ".mp4", ".mov", ".avi", ".mkv", ".webm"), "a recording"),
-    **dict.fromkeys((".exe", ".dll", ".so", ".dylib", ".bin", ".class", ".pyc", ".o", ".a", ".wasm"), "a program"),
-    **dict.fromkeys((".ttf", ".otf", ".woff", ".woff2"), "a font"),
-    **dict.fromkeys((".db", ".sqlite", ".sqlite3", ".parquet", ".pickle", ".pkl", ".npy", ".npz"), "a database"),
-}
+_OTHERS = {suffix: what for what, suffixes in _TABLES["others"].items() for suffix in suffixes}
 
-_SIGNATURES = (
-    (b"PK\x03\x04", "a ZIP archive"),
-    (b"PK\x05\x06", "a ZIP archive"),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Office file of the old kind, or one with a password"),
-    (b"\x89PNG\r\n", "a PNG image"),
-    (b"\xff\xd8\xff", "a JPEG image"),
-    (b"GIF8", "a GIF image"),
-    (b"RIFF", "an image or a recording"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"BZh", "a bzip2 archive"),
-    (b"\xfd7zXZ\x00", "an xz archive"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
-    (b"Rar!\x1a\x07", "a RAR archive"),
-    (b"\x28\xb5\x2f\xfd", "a zstd archive"),
-    (b"\x7fELF", "a program"),
-    (b"MZ\x90\x00", "a program"),
-    (b"\xca\xfe\xba\xbe", "a program"),
-    (b"SQLite format 3\x00", "a database"),
-    (b"OggS", "a recording"),
-    (b"ID3", "a recording"),
-)
+_SIGNATURES = [(bytes.fromhex(first), what) for first, what in _TABLES["signatures"].items()]
 
 NAME_BYTES = 255  # the limit of file systems
 PATH_PARTS = 32
