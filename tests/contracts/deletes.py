@@ -19,7 +19,7 @@ from perdure.storage.store import Store
 from perdure.storage.tables import deleted
 from perdure.storage.tx import Tx
 from tests.contracts.base import LATER, Contract, raises
-from tests.contracts.isolation import OTHER_ORG, calls_of, each_undone, outcome_of, table_of
+from tests.contracts.isolation import OTHER_ORG, calls_of, each_undone, outcome_of, signature_of, table_of
 from tests.contracts.organisations import Property, fill
 
 TELLS = {("upkeep", "carry_out_deletes"), ("upkeep", "unfinished_deletes")}
@@ -56,7 +56,7 @@ class DeleteContract(Contract):
 
         def outcome(tx: Tx, call: Any) -> Any:
             verb = getattr(table_of(tx, call.noun), call.verb)
-            bound = inspect.BoundArguments(inspect.signature(verb), dict(call.arguments))
+            bound = inspect.BoundArguments(signature_of(verb), dict(call.arguments))
             return without_revisions(outcome_of(lambda: verb(*bound.args, **bound.kwargs)))
 
         async def outcomes() -> dict[str, Any]:

@@ -177,7 +177,21 @@ def calls_of(own: Property, *foreign: Property) -> Iterator[_Call]:
 def _verbs() -> Iterator[tuple[str, str, list[inspect.Parameter]]]:
     for noun, verb, function in verbs():
         if f"{noun}.{verb}" not in SHARED and inspect.isfunction(function):
-            yield noun, verb, list(inspect.signature(function).parameters.values())[1:]
+            yield noun, verb, list(signature_of(function).parameters.values())[1:]
+
+
+_WINDOW = {"above": None, "below": None, "newest_first": False, "limit": 100}
+
+
+def signature_of(verb: Any) -> inspect.Signature:
+    """The signature of a verb, with the members of a window of numbers as its own parameters."""
+    own = inspect.signature(verb)
+    parameters = list(own.parameters.values())
+    if parameters and "NumberWindow" in str(parameters[-1].annotation):
+        parameters[-1:] = (
+            inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, default=_WINDOW[one]) for one in _WINDOW
+        )
+    return own.replace(parameters=parameters)
 
 
 def _feature_tables() -> Iterator[tuple[str, type[Table]]]:
@@ -232,7 +246,7 @@ class _Call:
         """The outcome, how many rows of each table it added, took away or changed, and those of the other."""
         written = writes_of(tx)
         verb = getattr(table_of(tx, self.noun), self.verb)
-        bound = inspect.BoundArguments(inspect.signature(verb), dict(self.arguments))
+        bound = inspect.BoundArguments(signature_of(verb), dict(self.arguments))
         outcome = outcome_of(lambda: verb(*bound.args, **bound.kwargs))
         changed: list[Row] = []
         if writes_of(tx) != written:  # most verbs read; all rows are many

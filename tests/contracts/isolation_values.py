@@ -197,9 +197,9 @@ OF_VERBS: Mapping[str, Any] = {
     **{"openai_histories.add.rows": [new_chain("stolen")], "openai_histories.find.digests": ["d1"]},
     "skills.archive_unused.before": LATER,
     **{
-        "manifest_things.list.manifest": "office",
-        "manifest_things.put.thing": new_applied("stolen"),
-        "manifest_things.is_shared.thing": new_applied("stolen"),
+        "manifest_objects.list.manifest": "office",
+        "manifest_objects.put.thing": new_applied("stolen"),
+        "manifest_objects.is_shared.thing": new_applied("stolen"),
     },
     **{"proposals.find_equal.state": "open", "proposals.decide.state": "approved"},
     **{

@@ -118,23 +118,12 @@ def _of_result(
     if len(results) != 1:
         raise ToolError("`path` and `where` are for the result of one tool: give its own handle, such as msg-17")
 
-    def matches(text: str) -> bool:
-        """Whether the pattern is in the text. Raises: ToolError: it takes too long."""
-        assert search is not None
-        try:
-            return next(search.matches(text), None) is not None
-        except PatternSlow as error:
-            raise ToolError("the pattern takes too long: use a simpler one") from error
-
-    answers = LOOK_UP(
-        results[0].text,
-        rows=rows,
-        path=path,
-        where=where,
-        matches=None if search is None else matches,
-        max_tokens=budget.tokens,
-        count=budget.counter.count,
-    )
+    matches = None if search is None else search.has
+    asked = {"rows": rows, "path": path, "where": where, "matches": matches}
+    try:
+        answers = LOOK_UP(results[0].text, **asked, max_tokens=budget.tokens, count=budget.counter.count)
+    except PatternSlow as error:
+        raise ToolError("the pattern takes too long: use a simpler one") from error
     if not answers:
         raise ToolError("nothing here reads tables or JSON: open the result by `lines` or `grep`")
     return budget.cut(answers[0])

@@ -201,17 +201,7 @@ async def import_waiting(
     def add(tx: Tx) -> None:
         """Add the answer, its results and the run that stopped at it."""
         opening = _open(tx, agent_id, conversation_seq)
-        run = tx.runs.add(
-            opening,
-            RunId(inputs.ids.new("run")),
-            at=inputs.now,
-            max_steps=max_steps,
-            background=False,
-            running=True,
-            lease_owner=None,
-            lease_until=None,
-            waiting_input=None,
-        )
+        run = tx.runs.add(opening, RunId(inputs.ids.new("run")), at=inputs.now, max_steps=max_steps, running=True)
         tools = tools_of(tx, run)
         waits: dict[str, Waits] = {
             **dict.fromkeys(write_waits(tx, run, tools), "approval"),

@@ -343,8 +343,6 @@ def _restore_queue(work: _RestoreWork) -> None:
             at=inputs.now,
             max_steps=waiting.max_steps,
             background=waiting.background,
-            lease_owner=None,
-            lease_until=None,
             waiting_input=encode_drafts(renamed, tokens),
             options=replace(RunOptions(**options), caller=None, origin=None),  # nobody waits for it any more
         )

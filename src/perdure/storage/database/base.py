@@ -28,6 +28,23 @@ class FullText:
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class WordRows:
+    """Rows of one scope in an index of words.
+
+    Args:
+        number: the scope's number.
+        labels: only rows with any of these; with all of them if `all_labels`.
+        below: only rows with lower sequence numbers.
+    """
+
+    table: str
+    number: int
+    labels: Sequence[str] = ()
+    all_labels: bool = False
+    below: int | None = None
+
+
 class Database(Protocol):
     """A connection with an open transaction. Statements write parameters as `:name`."""
 
@@ -118,15 +135,5 @@ class Database(Protocol):
     def integrity(self) -> Sequence[str]:
         """The faults that the database's own check finds in its file. It reads the whole file."""
 
-    def full_text(
-        self,
-        table: str,
-        number: int,
-        clauses: Sequence[Clause],
-        labels: Sequence[str],
-        *,
-        all_labels: bool = False,
-        below: int | None = None,
-    ) -> FullText:
-        """Build a match of all the clauses within scope `number`. `labels` keeps rows with any of them, or with all of
-        them if `all_labels`; `below` keeps lower sequence numbers."""
+    def full_text(self, rows: WordRows, clauses: Sequence[Clause]) -> FullText:
+        """Build a match of all the clauses among these rows."""

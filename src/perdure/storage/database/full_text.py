@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.text.words import Clause, Matches, Postings, Query
-from perdure.storage.database.base import Database
+from perdure.storage.database.base import Database, WordRows
 from perdure.storage.database.conditions import Conditions
 
 IN_USE = 1 << 62
@@ -84,14 +84,10 @@ PAIRS = 1  # pairs of frequent clauses that are looked up together
 
 def matches(
     db: Database,
-    table: str,
-    number: int,
+    among: WordRows,
     query: Query,
     *,
     limit: int,
-    labels: Sequence[str] = (),
-    all_labels: bool = False,
-    below: int | None = None,
     join: str = "",
     where: Conditions | None = None,
     postings: Postings | None = None,
@@ -102,9 +98,6 @@ def matches(
     """Return the best `limit` candidates of one scope.
 
     Args:
-        number: the scope's number.
-        labels: only rows with any of these; with all of them if `all_labels`.
-        below: only rows with lower sequence numbers.
         join, where: further conditions, and the table that they are about; `{key}` in `join` is the row's sequence
             number.
         postings: those of this scope that were read before with the same labels and conditions; it is extended.
@@ -123,7 +116,7 @@ def matches(
         missing = [one for one in dict.fromkeys(wanted) if one not in postings]
         selects, params = [], {**where.params}
         for place, (clauses, most) in enumerate(missing):
-            text = db.full_text(table, number, clauses, labels, all_labels=all_labels, below=below)
+            text = db.full_text(among, clauses)
             condition = text.where.replace(":w_", f":w_{place}_")
             params |= {name.replace("w_", f"w_{place}_"): value for name, value in text.params.items()}
             params[f"w_{place}_limit"] = most

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from perdure.core.text.words import Clause
-from perdure.storage.database.base import FullText
+from perdure.storage.database.base import FullText, WordRows
 from perdure.storage.database.row_format import Row, storable
 
 TSVECTOR_BYTES = 900_000
@@ -190,16 +190,7 @@ class PostgresDatabase:
     def integrity(self) -> Sequence[str]:
         return ()  # no faults are looked for: `amcheck`, which finds them, needs an administrator's rights
 
-    def full_text(
-        self,
-        table: str,
-        number: int,
-        clauses: Sequence[Clause],
-        labels: Sequence[str],
-        *,
-        all_labels: bool = False,
-        below: int | None = None,
-    ) -> FullText:
+    def full_text(self, rows: WordRows, clauses: Sequence[Clause]) -> FullText:
         match = " & ".join(
             "("
             + (" | " if clause.either else " <-> ").join(f"'{token}'" for token in clause.tokens)
@@ -207,15 +198,16 @@ class PostgresDatabase:
             + ")"
             for clause in clauses
         )
-        listed = ", ".join(f"'{label}'" for label in labels)
+        listed = ", ".join(f"'{label}'" for label in rows.labels)
+        labelled = f" AND string_to_array(w.label, ' ') {'@>' if rows.all_labels else '&&'} ARRAY[{listed}]"
         return FullText(
-            source=f"{table} w",
+            source=f"{rows.table} w",
             key="w.seq",
             where="w.number = :w_number AND w.words @@ CAST(:w_match AS tsquery)"
-            + (f" AND string_to_array(w.label, ' ') {'@>' if all_labels else '&&'} ARRAY[{listed}]" if labels else "")
-            + ("" if below is None else f" AND w.seq < {int(below)}"),
+            + (labelled if rows.labels else "")
+            + ("" if rows.below is None else f" AND w.seq < {int(rows.below)}"),
             order="w.seq",
-            params={"w_number": number, "w_match": match},
+            params={"w_number": rows.number, "w_match": match},
         )
 
 

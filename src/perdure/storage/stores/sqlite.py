@@ -16,7 +16,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput, NotAStore, StoreBusy
 from perdure.core.text.words import Clause
-from perdure.storage.database.base import FullText
+from perdure.storage.database.base import FullText, WordRows
 from perdure.storage.database.row_format import Row, iso
 from perdure.storage.database.sqlite_errors import BUSY_TIMEOUT_S, SQLITE_ERRORS, damaged, store_error, too_large
 from perdure.storage.database.sqlite_file import is_store, tables_with_broken_text
@@ -157,32 +157,24 @@ class SqliteDatabase:
         faults = [row[0] for row in rows if row[0] != "ok"]
         return faults or tables_with_broken_text(self._cursor.connection)  # it may be unable to read a damaged table
 
-    def full_text(
-        self,
-        table: str,
-        number: int,
-        clauses: Sequence[Clause],
-        labels: Sequence[str],
-        *,
-        all_labels: bool = False,
-        below: int | None = None,
-    ) -> FullText:
+    def full_text(self, rows: WordRows, clauses: Sequence[Clause]) -> FullText:
         either = '" OR "'  # between the phrases of which a row with the clause holds one
         words = " AND ".join(
             f'words : ("{(either if clause.either else " ").join(clause.tokens)}"{" *" if clause.prefix else ""})'
             for clause in clauses
         )
-        labelled = f" AND scope : ({(' AND ' if all_labels else ' OR ').join(labels)})" if labels else ""
-        first = number << 32
+        either = " AND " if rows.all_labels else " OR "
+        labelled = f" AND scope : ({either.join(rows.labels)})" if rows.labels else ""
+        first = rows.number << 32
         return FullText(
-            source=f"{table} AS w",
+            source=f"{rows.table} AS w",
             key="(w.rowid & 4294967295)",
-            where=f"{table} MATCH :w_match AND w.rowid BETWEEN :w_first AND :w_last",
+            where=f"{rows.table} MATCH :w_match AND w.rowid BETWEEN :w_first AND :w_last",
             order="w.rowid",
             params={
                 "w_match": words + labelled,
                 "w_first": first,
-                "w_last": first + (1 << 32 if below is None else below) - 1,
+                "w_last": first + (1 << 32 if rows.below is None else rows.below) - 1,
             },
         )
 

@@ -34,7 +34,7 @@ from perdure.core.messages import (
 from perdure.core.runs import Run
 from perdure.core.text.words import Matches, Query, index_words
 from perdure.storage.database import full_text as word_index
-from perdure.storage.database.base import Database
+from perdure.storage.database.base import Database, WordRows
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.full_text import matches
 from perdure.storage.database.row_format import insert_into, iso, storable
@@ -335,12 +335,9 @@ class Messages(Table):
         conditions.params["agent_id"] = agent_id
         return matches(
             self._db,
-            "message_words",
-            scope.number,
+            WordRows("message_words", scope.number, where.roles, below=below),
             query,
             limit=limit,
-            labels=where.roles,
-            below=below,
             waiting=scope.waiting,
             join="JOIN messages m ON m.agent_id = :agent_id AND m.seq = {key}",
             where=conditions,

@@ -19,7 +19,7 @@ from perdure.core.sources import MemoryWrite
 from perdure.core.text.words import Clause, Matches, Postings, Query, index_words
 from perdure.storage.database import full_text as word_index
 from perdure.storage.database import row_format
-from perdure.storage.database.base import Database
+from perdure.storage.database.base import Database, WordRows
 from perdure.storage.database.conditions import Conditions, NumberWindow
 from perdure.storage.database.full_text import CLAUSE_ROWS, matches, tag_label, tag_labels
 from perdure.storage.tables.sources import add_writes
@@ -224,7 +224,8 @@ class Passages(Table):
         """The numbers, in order, of the first passages between `above` and `below`, both excluded, that hold all of
         these words. Raises: NotFound: no such archive."""
         archives = self._rows("SELECT number FROM archives WHERE id = :id AND org_id = :org_id", id=archive_id)
-        text = self._db.full_text("passage_words", first(archives, "archive", archive_id)[0], words, (), below=below)
+        number = first(archives, "archive", archive_id)[0]
+        text = self._db.full_text(WordRows("passage_words", number, below=below), words)
         conditions = Conditions(text.where, **text.params)
         conditions.add(f"{text.key} > ?", above)
         order = "DESC" if newest_first else "ASC"
@@ -263,14 +264,12 @@ class Passages(Table):
         conditions = _conditions(replace(where, tags=()))
         has_few = bool(where.tags) and not conditions.clauses and rows is not None and rows <= CLAUSE_ROWS
         conditions.params["archive_id"] = archive_id
+        labels = [tag_label(tag) for tag in dict.fromkeys(where.tags)]
         return matches(
             self._db,
-            "passage_words",
-            numbers[0][0],
+            WordRows("passage_words", numbers[0][0], labels, all_labels=where.tag_match == "all"),
             query,
             limit=limit,
-            labels=[tag_label(tag) for tag in dict.fromkeys(where.tags)],
-            all_labels=where.tag_match == "all",
             join="JOIN passages p ON p.archive_id = :archive_id AND p.seq = {key}",
             where=conditions,
             postings=postings,

@@ -6,7 +6,7 @@ Every change writes new versions and expires the ones before, in one transaction
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import zip_longest
 from typing import Any, Final, Literal, NamedTuple, TypedDict, cast
@@ -21,28 +21,19 @@ from perdure.domain.values import check_item_limits
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.communities import Changes
 from perdure.features.facts.units.lines import lines_of, own_version
-from perdure.features.facts.values.extraction import USER
+from perdure.features.facts.values.extraction import USER, ExtractedEntity
 from perdure.features.facts.values.facts import RELATION, Entity, Episode, Fact, FactChange, FactState, Graph
 from perdure.storage.tx import Tx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewEntity:
+class NewEntity(ExtractedEntity):
     """An entity to add, or what is new about a known one.
 
     Args:
         known: the number of the known entity; None: the one with this name, if exactly one fits; 0: a new one in any
             case.
-        is_new_name: whether the known entity is called so from now on.
     """
-
-    name: str
-    type: str
-    known: int | None = None
-    is_new_name: bool = False
-    aliases: tuple[str, ...] = ()
-    summary: str = ""
-    attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 class FactFields(TypedDict, total=False):
