@@ -143,7 +143,7 @@ class PerdureStorage(ArchiveAdapter):
         return ScopeInfo(
             path=_path(scope),
             record_count=len(records),
-            categories=sorted({name for one in records for name in one.categories}),
+            categories=sorted({name for record in records for name in record.categories}),
             oldest_record=times[0] if times else None,
             newest_record=times[-1] if times else None,
             child_scopes=_children(await (await self._store.archive()).tags(), scope),

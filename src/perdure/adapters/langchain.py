@@ -26,7 +26,7 @@ class PerdureChatMessageHistory(SessionAdapter, BaseChatMessageHistory):
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append messages; up to 500, of 250,000 characters together, all or none. Raises: InvalidInput."""
-        items = [SessionItem(message_to_dict(one), str(one.text)) for one in messages]
+        items = [SessionItem(message_to_dict(message), str(message.text)) for message in messages]
         self._store.run(self._store.append(self.session_id, items))
 
     async def aget_messages(self) -> list[BaseMessage]:

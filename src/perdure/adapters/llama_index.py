@@ -49,7 +49,7 @@ class PerdureChatStore(BaseChatStore, StoreOwner[SessionArchive]):
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Put messages in the place of all that a key has. Raises: InvalidInput."""
-        self._store.run(self._store.replace(key, [_item(one) for one in messages]))
+        self._store.run(self._store.replace(key, [_item(message) for message in messages]))
 
     def get_messages(self, key: str) -> list[ChatMessage]:
         """Return the messages of a key, oldest first."""
@@ -156,4 +156,4 @@ def _message(value: Any) -> ChatMessage | None:
 
 
 def _messages(values: Sequence[Any]) -> list[ChatMessage]:
-    return [ChatMessage.model_validate(one) for one in values]
+    return [ChatMessage.model_validate(value) for value in values]

@@ -51,7 +51,7 @@ class PerdureSession(SessionAdapter, SessionABC):
     @in_store
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items; up to 500, of 250,000 characters together, all or none. Raises: InvalidInput."""
-        await self._store.append(self.session_id, [SessionItem(one, _text(one)) for one in items])
+        await self._store.append(self.session_id, [SessionItem(item, _text(item)) for item in items])
 
     @in_thread
     @in_store

@@ -109,7 +109,7 @@ class SessionArchive(ArchiveStore):
                 values.append(dict(passage.metadata["value"]))
             elif parts := [one.metadata async for one in self.passages([f"part:{key}"])]:
                 parts.sort(key=lambda one: one["number"])
-                values.append(json.loads("".join(one["part"] for one in parts)))
+                values.append(json.loads("".join(part["part"] for part in parts)))
         return values
 
     async def _delete(self, passage: Passage) -> None:

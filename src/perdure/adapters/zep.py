@@ -142,7 +142,7 @@ class AsyncSessions(GraphAdapter):
         except NotFound:
             session = await self.add_session(session_id=session_id, user_id=session_id)
         home = zone(await (await self._facts()).timezone())
-        new = [_episode(_message(one), session, ignore_roles or (), home) for one in messages]
+        new = [_episode(_message(message), session, ignore_roles or (), home) for message in messages]
         await (await self._facts()).add_episodes(new)
         return AddMemoryResponse(context=(await self.get(session_id)).context if return_context else None)
 

@@ -67,7 +67,7 @@ def nouns() -> Mapping[str, tuple[tuple[str, ...], str]]:
 @functools.cache
 def default_verbs() -> Mapping[str, str]:
     """Return noun -> the verb that runs when none is given; nouns without one are left out."""
-    return {name: noun.default for one in find_features() for name, noun in one.nouns.items() if noun.default}
+    return {name: noun.default for feature in find_features() for name, noun in feature.nouns.items() if noun.default}
 
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9-]*")

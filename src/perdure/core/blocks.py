@@ -66,7 +66,7 @@ class Author:
     def label(self) -> TrustLabel:
         """How far the edit is trusted."""
         if self.sources:
-            return least_trusted(one.source.label for one in self.sources)
+            return least_trusted(source.source.label for source in self.sources)
         return "user" if self.kind == "user" else "agent"
 
 

@@ -111,7 +111,7 @@ class MemoryWrite:
     @property
     def label(self) -> TrustLabel:
         """The least trusted label of its sources."""
-        return least_trusted(one.source.label for one in self.sources)
+        return least_trusted(source.source.label for source in self.sources)
 
 
 def least_trusted(labels: Iterable[TrustLabel]) -> TrustLabel:

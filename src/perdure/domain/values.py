@@ -50,7 +50,7 @@ def check_fields(owner: str, changes: Iterable[str], fields: Iterable[str]) -> N
 
 def check_names(owner: str, value: Mapping[str, Any], kind: Any) -> None:
     """Check that the setting `owner` has only fields of the dataclass `kind`. Raises: InvalidInput."""
-    names = [one.name for one in fields(kind)]
+    names = [field.name for field in fields(kind)]
     if unknown := [one for one in value if one not in names]:
         raise InvalidInput(f"{owner} has no {', '.join(map(repr, unknown))}: there are {', '.join(names)}")
 
@@ -61,7 +61,7 @@ def read_object(name: str, settings: Mapping[str, Any], kind: type[T], helps: st
         return None
     if not isinstance(value, Mapping):
         raise InvalidInput(f"{name} is {value!r:.80}: give an object with its fields{helps}")
-    check_fields(name, value, [one.name for one in fields(kind)])  # type: ignore[arg-type]
+    check_fields(name, value, [field.name for field in fields(kind)])  # type: ignore[arg-type]
     return kind(**value)
 
 

@@ -295,7 +295,7 @@ class AsyncPerdure(StoreParts, AsyncStoreFeatures):
             raise InvalidInput(f"archives is {archives!r:.80}: give a list of names or ids")
         return await AsyncSearch(self._app, None if agent is None else (await self.agent(agent)).id).recall(
             query,
-            archives=None if archives is None else [(await self.archives.get(one)).id for one in archives],
+            archives=None if archives is None else [(await self.archives.get(archive)).id for archive in archives],
             timezone=timezone,
             **options,
         )

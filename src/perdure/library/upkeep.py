@@ -146,7 +146,7 @@ class StoreUpkeep(AsyncPart):
             part = [(one.number, one.kind, one.id) for one in owners[first : first + PAGE]]
             await self._ports.store.write(reindex, part, embedder.handle, force=again)
         worker.wake()
-        texts = {one.number: one.rows for one in owners}
+        texts = {owner.number: owner.rows for owner in owners}
         before: int | None = None
         while True:
             counts = [
@@ -160,7 +160,7 @@ class StoreUpkeep(AsyncPart):
             before = done if before is None else before
             total = sum(_count_texts(one, texts[one.scope.number]) for one in counts)
             progress(worker.trouble or embedder.handle, done, total)
-            if all(not one.waiting and one.scope.fill_from is None for one in counts):
+            if all(not count.waiting and count.scope.fill_from is None for count in counts):
                 return EmbeddingReport(embedder.handle, counts, done - before)
             await asyncio.sleep(POLL_S)
 

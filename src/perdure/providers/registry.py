@@ -435,7 +435,7 @@ class ModelRegistry:
     async def unused_server_has_model(self) -> bool:
         """Whether one of the `unused_servers` has a model by now; asks them. At most 1 s; never raises."""
         servers = self.unused_servers
-        answers = await asyncio.gather(*(list_models(one, timeout_s=LOOK_TIMEOUT_S) for one in servers))
+        answers = await asyncio.gather(*(list_models(server, timeout_s=LOOK_TIMEOUT_S) for server in servers))
         for endpoint, listing in zip(servers, answers, strict=True):
             self._record(endpoint, listing)
         return any(choosing.is_chat_model(name) for listing in answers for name in listing.models)

@@ -184,7 +184,7 @@ def why_message(tx: Tx, ranking: RankedMessages, row: int, same: Sequence[int] =
         explanation,
         neighbours=tuple(ids[seq] for seq in near if seq in ids),
         same=tuple(ids[seq] for seq in same if seq in ids),
-        facts=tuple(one.id for one in ranking.wordings.get(int(ranking.seqs[row]), ())),
+        facts=tuple(wording.id for wording in ranking.wordings.get(int(ranking.seqs[row]), ())),
     )
 
 
@@ -308,6 +308,6 @@ def add_words(
     """Count a clause once where it stands only in other wordings of a message; return the counts, (clauses, rows)."""
     rows = [row for row, seq in enumerate(seqs.tolist()) if seq in wordings]
     if rows:
-        texts = [" ".join(one.text for one in wordings[seq]) for seq in seqs[rows].tolist()]
+        texts = [" ".join(wording.text for wording in wordings[seq]) for seq in seqs[rows].tolist()]
         counts[:, rows] = np.maximum(counts[:, rows], np.minimum(clause_counts(query, texts), 1.0))
     return counts

@@ -370,7 +370,7 @@ def _sources(tx: Tx, agent: Agent | None, packed: PackedText, collection: Candid
     """Yield the source of each part of the packed text, in its order."""
     lines = {part.candidate.id: collection.conversations.get(part.candidate.id) for part in packed.parts}
     keys = [] if agent is None else [(agent.id, line) for line in dict.fromkeys(lines.values()) if line is not None]
-    conversations = {one.seq: one.id for one in tx.conversations.list_by_keys(keys)}
+    conversations = {conversation.seq: conversation.id for conversation in tx.conversations.list_by_keys(keys)}
     for number, part in enumerate(packed.parts, 1):
         candidate = part.candidate
         line = lines[candidate.id]

@@ -32,7 +32,7 @@ class Listeners:
 
     def during(self, work: Work) -> AbstractContextManager[object]:
         """Report the work to all listeners."""
-        reports = [report for one in self._listeners if (report := one.during(work)) is not NOTHING]
+        reports = [report for listener in self._listeners if (report := listener.during(work)) is not NOTHING]
         if len(reports) < 2:
             return reports[0] if reports else NOTHING
         contexts = contextlib.ExitStack()

@@ -187,7 +187,7 @@ class Spans:
             span.set_attribute("gen_ai.system_instructions", _json(texts))
             span.set_attribute(
                 "gen_ai.input.messages",
-                _json([{"role": one.role, "parts": _parts(one.parts)} for one in request.messages]),
+                _json([{"role": message.role, "parts": _parts(message.parts)} for message in request.messages]),
             )
 
     def _put_reply(self, span: Span, reply: ModelReply) -> None:

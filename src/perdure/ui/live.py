@@ -58,8 +58,8 @@ async def load_state(library: AsyncPerdure, agent_id: AgentId | None) -> State:
         runs = await library.runs.page_of_runs(where, Page(RUNS_MAX, ascending=False))
         if agent_id is not None:
             agent = library.agent_of(agent_id)
-            memory += [(one.id, one.version) for one in await agent.blocks.list()]
-            memory += [(one.id, one.info.version) for one in await agent.archives.list()]
+            memory += [(block.id, block.version) for block in await agent.blocks.list()]
+            memory += [(archive.id, archive.info.version) for archive in await agent.archives.list()]
             memory += [one for some in PAGE_CHANGES(library, agent_id) for one in await some]
     except (NotFound, StoreError):
         return State()  # read again with the next look

@@ -275,7 +275,7 @@ def environment() -> Environment:
     of_features = [(one.pages.paths[0], one.pages.link) for one in feature_pages() if one.pages.link]
     made.globals["links"] = [LINKS[0], *of_features, *LINKS[1:]]
     made.globals["features"] = {feature.name for feature in find_features()}
-    made.globals["paths"] = {path for one in feature_pages() for path in one.pages.paths}
+    made.globals["paths"] = {path for page in feature_pages() for path in page.pages.paths}
     return made
 
 

@@ -138,7 +138,7 @@ class PerdureSaver(ArchiveAdapter, base.BaseCheckpointSaver[str]):
             gone = [one async for one in self._store.passages([_tag("run", run_id)])]
             for thread_id in {one.metadata["name"][0] for one in gone}:
                 tags = ["checkpoint", _tag("thread", thread_id)]
-                all_of_thread = [one async for one in self._store.passages(tags)]
+                all_of_thread = [passage async for passage in self._store.passages(tags)]
                 ids = {one.id for one in gone}
                 await self._remove_checkpoints(
                     [one for one in gone if one.metadata["name"][0] == thread_id],

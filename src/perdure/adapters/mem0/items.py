@@ -76,7 +76,7 @@ def history_items(versions: Sequence[Fact]) -> list[Result]:
         before = version
     if before is not None and before.expired_at is not None:
         items.append(_change(before, "DELETE", before.text, None, before.expired_at))
-    return [{**one, "created_at": versions[0].created_at.isoformat()} for one in items]
+    return [{**item, "created_at": versions[0].created_at.isoformat()} for item in items]
 
 
 def _scope_fields(fact: Fact, home: tzinfo) -> Mapping[str, Any]:

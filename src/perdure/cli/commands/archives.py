@@ -154,7 +154,7 @@ def _show_passages(view: Output, passages: Sequence[Passage]) -> None:
     table = new_table("id", "text", "when", "state", styles={"id": "dim", "text": "bold"})
     for one in passages:
         table.add_row(short_id(one.id), visible(fold(one.text, TEXT_CHARS)), local_time(one.occurred_at), one.state)
-    view.show([passage_shape(one) for one in passages], table if passages else Text("No passages."))
+    view.show([passage_shape(passage) for passage in passages], table if passages else Text("No passages."))
 
 
 @command(

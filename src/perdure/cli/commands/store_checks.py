@@ -268,7 +268,7 @@ def store_checks(settings: Settings, free_bytes: Callable[[Path], int] = _free_b
     except (errors.InvalidInput, OSError, ValueError) as error:
         yield Check("data", "broken", str(error), "set PERDURE_HOME to a folder you may write to")
         return
-    folder = next(one for one in path.parents if one.exists() or one == one.parent)
+    folder = next(parent for parent in path.parents if parent.exists() or parent == parent.parent)
     free = free_bytes(folder)
     if exists:
         yield from _file_checks(path, settings, free)

@@ -46,7 +46,7 @@ async def verify(
             upkeep = perdure.upkeep
             if problems := await upkeep.find_damage():
                 # Nothing in such a file can be trusted, so nothing else is compared.
-                view.print(*(Text.assemble(("✗ ", "bold red"), visible(one)) for one in problems))
+                view.print(*(Text.assemble(("✗ ", "bold red"), visible(problem)) for problem in problems))
                 view.print(Text("The file is damaged.", "bold red"))
                 view.hint(RESTORE)
                 return 1

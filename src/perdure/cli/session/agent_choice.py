@@ -218,7 +218,7 @@ async def find_last_agent(perdure: AsyncPerdure) -> AsyncAgent | None:
     latest = await perdure.last_agent()
     if latest is None or not _is_memory(latest.info):
         return latest
-    return next((one for one in await perdure.agents(limit=AGENTS_MAX) if not _is_memory(one.info)), None)
+    return next((agent for agent in await perdure.agents(limit=AGENTS_MAX) if not _is_memory(agent.info)), None)
 
 
 async def _find_agent(view: Output, perdure: AsyncPerdure, name: str | None, *, new: bool) -> AsyncAgent | None:

@@ -139,7 +139,7 @@ def version_shape(version: BlockVersion) -> dict[str, Any]:
     names = ("version", "created_at", "value", "diff", "agent_name", "reason")
     return fields(version, *names, label="author.label") | {
         "author": fields(version.author, "kind", "id", "run_id", "message_id"),
-        "sources": [str(one.source) for one in version.author.sources],
+        "sources": [str(source.source) for source in version.author.sources],
     }
 
 

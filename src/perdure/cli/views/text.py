@@ -127,7 +127,7 @@ def versions_view(label: str, versions: Iterable[BlockVersion], own: AgentId) ->
         )
         if version.reason:
             yield Text(f"    {view.visible(version.reason)}")
-        if outside := [one for one in version.author.sources if not one.source.is_trusted]:
+        if outside := [source for source in version.author.sources if not source.source.is_trusted]:
             yield Text(
                 f"    may come from {', '.join(view.visible(str(one.source)) for one in outside[:5])}", style="yellow"
             )

@@ -126,7 +126,7 @@ def assemble(messages: Sequence[ChatMessage], window: Window) -> list[ChatMessag
     """
     first = _count_system(messages)
     shown: list[ChatMessage] = list(messages[:first])
-    summaries = {one.number: one for one in window.summaries}
+    summaries = {summary.number: summary for summary in window.summaries}
     if nodes := [summaries[number] for number in window.shown]:
         shown.append({"role": "system", "content": _summary_text(nodes, can_open=window.can_open)})
     places = [*window.pinned, *range(max(first, window.first), len(messages))]
@@ -284,7 +284,7 @@ def _summary_text(nodes: Sequence[ChatSummary], *, can_open: bool) -> str:
         for one in nodes
     ]
     note = NOTE + HOW_TO_OPEN if can_open else NOTE
-    return envelope("summary", note=note, hidden_messages=sum(one.count for one in nodes), nodes=shapes)
+    return envelope("summary", note=note, hidden_messages=sum(node.count for node in nodes), nodes=shapes)
 
 
 def _carry_out(window: Window, situation: Situation, next_plan: Plan, summarise: Summarise | None) -> Window:

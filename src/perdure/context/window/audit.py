@@ -109,7 +109,7 @@ def find_invented(summary: str, source: SourceText) -> Sequence[str]:
     ]
     shown = set(_HANDLE.findall(source.text))
     handles = _HANDLE.findall(summary)
-    invented += [one for one in handles if one not in shown and not _is_behind(one.lower(), source)]
+    invented += [handle for handle in handles if handle not in shown and not _is_behind(handle.lower(), source)]
     return list(dict.fromkeys(invented))[:INVENTED_SHOWN]
 
 

@@ -464,14 +464,14 @@ def _call_messages(situation: Situation) -> Iterator[Message]:
 
 def input_rows(situation: Situation) -> Iterator[Message]:
     """Return the run's input: the messages of its user."""
-    return (one for one in _rows_of_turn(situation) if one.role == "user" and one.kind == "message")
+    return (row for row in _rows_of_turn(situation) if row.role == "user" and row.kind == "message")
 
 
 def _rows_of_turn(situation: Situation) -> Iterator[Message]:
     """Return the rows of the current run, and of earlier runs for the same request of the caller."""
     first, run = situation.turn_from, situation.run_seq
     rows = (*situation.pinned, *situation.rows)
-    return (one for one in rows if one.run_seq == run or (first is not None and one.seq >= first))
+    return (row for row in rows if row.run_seq == run or (first is not None and row.seq >= first))
 
 
 def messages_of(group: Sequence[Atom]) -> list[Message]:
@@ -487,7 +487,7 @@ def _overestimate(certificate: Certificate) -> float:
 def _raise_irreducible(situation: Situation) -> NoReturn:
     """Raise the error of a request that can't be made to fit."""
     certificate = situation.certificate
-    tokens, largest = max(((situation.tokens_of(one), one.id) for one in _rows_of_turn(situation)), default=(0, None))
+    tokens, largest = max(((situation.tokens_of(row), row.id) for row in _rows_of_turn(situation)), default=(0, None))
     raise IrreducibleFloor(
         reason="no_candidate" if _least_tokens(situation) <= certificate.budget_tokens else "floor_exceeds_target",
         sizes={segment.name: segment.tokens for segment in certificate.segments},

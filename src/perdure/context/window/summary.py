@@ -358,7 +358,7 @@ def _is_related(words: Sequence[str], source: Sequence[str]) -> bool:
     summary_words, source_words = key_words(words), key_words(source)
     if not summary_words and len(words) > 2:  # a few short words
         summary_words, source_words = set(words), set(source)
-    wide = sum(1 for one in summary_words if _WIDE.match(one))
+    wide = sum(1 for summary_word in summary_words if _WIDE.match(summary_word))
     least = (len(summary_words) - wide) * RELATED_WORDS + wide * RELATED_BIGRAMS
     shared = summary_words & source_words
     if len(shared) >= max(1.0, least):

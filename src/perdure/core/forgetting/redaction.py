@@ -95,7 +95,7 @@ class Redactor:
     def like(self) -> str:
         """The pattern for SQL's LIKE that preselects texts with the needle, in lower case: it finds each such text and
         few others, but not letters of another width."""
-        plain = "".join(one if one.isascii() else " " for one in clusters(" ".join(self._words)))
+        plain = "".join(cluster if cluster.isascii() else " " for cluster in clusters(" ".join(self._words)))
         words = _ONE_FORM.findall(plain.lower())[:FILTER_WORDS]
         return f"%{'%'.join(words)}%" if words else "%"
 

@@ -13,8 +13,8 @@ def check_zone(name: str) -> None:
     import difflib
     import zoneinfo
 
-    zones = {one.lower(): one for one in zoneinfo.available_timezones()}
+    zones = {timezone.lower(): timezone for timezone in zoneinfo.available_timezones()}
     query = str(name).strip().lower().replace(" ", "_")
     cities = [one for lower, one in zones.items() if query and lower.rpartition("/")[2] == query.rpartition("/")[2]]
-    near = [zones[one] for one in difflib.get_close_matches(query, zones, n=3)]
+    near = [zones[name] for name in difflib.get_close_matches(query, zones, n=3)]
     raise TimeZoneUnknown(str(name), near=list(dict.fromkeys([*sorted(cities), *near]))[:3])

@@ -40,7 +40,7 @@ class EngineChoice:
         name, options = value.get("name"), value.get("options") or {}
         if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS:
             raise InvalidInput(f"{where}.name is {name!r:.80}: give the name of an engine")
-        if not isinstance(options, Mapping) or not all(isinstance(one, str) for one in options):
+        if not isinstance(options, Mapping) or not all(isinstance(option, str) for option in options):
             raise InvalidInput(f"{where}.options is {options!r:.80}: give an object with the engine's options")
         return cls(name, dict(options))
 

@@ -246,7 +246,7 @@ def _check_agent(
             feature.load(setting.check)(agent.settings)
     check_options(agent.settings, before)
     tools = agent.settings.get("approval_waived") or []
-    if not isinstance(tools, list) or not all(isinstance(one, str) for one in tools):
+    if not isinstance(tools, list) or not all(isinstance(tool, str) for tool in tools):
         raise InvalidInput(f"approval_waived is {tools!r:.80}: give a list of tool ids")
     old_rules = before.get("tool_rules")
     if (new_rules := agent.settings.get("tool_rules")) is not None and new_rules != old_rules:

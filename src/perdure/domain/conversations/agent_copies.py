@@ -90,7 +90,7 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[Message]]
         archive = None  # what it holds may be others'
     passages = [] if archive is None else with_sources(tx, tx.passages.page(archive.id, limit=_ALL))
     turns = {seq: [*filter(_has_place, messages)] for seq, messages in lines.items()}
-    rows = FileRows(turns, {one.id: one for one in passages})
+    rows = FileRows(turns, {passage.id: passage for passage in passages})
     return AgentCopy(
         settings=settings_of_copy(agent.settings),
         follows_default=agent.follows_default,
@@ -98,8 +98,8 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[Message]]
         passages=passages,
         block_values={
             block.label: [
-                BlockValue(value=one.value, by=one.author.kind, created_at=one.created_at)
-                for one in reversed(tx.blocks.versions(block.id, limit=VALUES_MAX))
+                BlockValue(value=version.value, by=version.author.kind, created_at=version.created_at)
+                for version in reversed(tx.blocks.versions(block.id, limit=VALUES_MAX))
             ]
             for block in tx.blocks.list_by_agent(agent_id)
         },
@@ -112,7 +112,7 @@ def list_forgotten(tx: Tx, agent_id: AgentId) -> Sequence[Correction]:
     found = {(one.agent_id, one.number): one for one in tx.corrections.forgotten(agent_id)}
     owners = tx.owners.list(agent_id)
     blocks = [id_ for table, id_ in owners if table == "blocks"]
-    sharing = {one for agents in tx.blocks.list_agents(blocks).values() for one in agents}
+    sharing = {agent for agents in tx.blocks.list_agents(blocks).values() for agent in agents}
     shared = [*tx.corrections.forgotten_in(sorted(sharing), "block", blocks)]
     for table, graph_id in owners:
         if table == "graphs":

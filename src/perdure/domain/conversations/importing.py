@@ -191,4 +191,4 @@ def message_ids(
 ) -> list[MessageId]:
     """Return the ids that messages have in a conversation."""
     importer = Importer(agent_id, conversation_id)
-    return [importer.draft(one).id for one in messages]
+    return [importer.draft(message).id for message in messages]

@@ -44,7 +44,7 @@ def archive_line(archive: Archive) -> str:
 
 def passage_line(passage: Passage) -> str:
     """Return the line of a passage, without a line end or sources that are imports: the next import adds its own."""
-    sources = [str(one.source) for one in passage.sources if one.source.label != "import"]
+    sources = [str(source.source) for source in passage.sources if source.source.label != "import"]
     return _line(
         {
             "id": passage.id,
@@ -106,7 +106,7 @@ def _parse_sources(values: Any) -> tuple[WriteSource, ...]:
         raise InvalidInput(
             f'sources is {values!r:.60}: give a list of at most {SOURCES_MAX}, such as ["web:https://x"]'
         )
-    return tuple(WriteSource(parse_source(one)) for one in values)
+    return tuple(WriteSource(parse_source(value)) for value in values)
 
 
 def open_import(tx: Tx, archive: Archive, new_id: ArchiveId) -> Archive:

@@ -107,7 +107,7 @@ def join_batches(messages: Iterable[Message]) -> list[Message]:
         if batch not in rows:
             entries.append(batch)
         rows.setdefault(batch, []).append(message)
-    return [one if isinstance(one, Message) else join_rows(rows[one]) for one in entries]
+    return [entry if isinstance(entry, Message) else join_rows(rows[entry]) for entry in entries]
 
 
 def join_rows(rows: Iterable[Message]) -> Message:

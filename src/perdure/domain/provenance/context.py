@@ -59,7 +59,7 @@ def range_sources(
         for seq in conversation_seqs
         for one in tx.sources.list_by_conversation(agent_id, seq, from_seq=from_seq, before_seq=upto_seq + 1)
     ]
-    return tuple(one.source for one in write_sources(entered))
+    return tuple(source.source for source in write_sources(entered))
 
 
 def sources_of_messages(tx: Tx, messages: Sequence[Message]) -> tuple[Source, ...]:
@@ -111,7 +111,7 @@ def with_sources(tx: Tx, passages: Sequence[Passage]) -> list[Passage]:
 def sources_of_passages(tx: Tx, passages: Sequence[Passage]) -> tuple[Source, ...]:
     """Return the untrusted sources of these passages: those they were written from, and the files they are parts of."""
     writes = writes_of_passages(tx, passages).values()
-    found = dict.fromkeys(one.source for write in writes for one in write.sources if not one.source.is_trusted)
+    found = dict.fromkeys(source.source for write in writes for source in write.sources if not source.source.is_trusted)
     for passage in passages:
         if whole := [one for find in PASSAGE_SOURCE.functions if (one := find(tx, passage)) is not None]:
             found |= dict.fromkeys(whole)

@@ -79,7 +79,7 @@ def gate_of(tx: Tx, agent: Agent, sources: tuple[WriteSource, ...]) -> WriteGate
     """Return the gate for a write by this agent with these sources in its context."""
     if not sources or (policy := load_policy(tx, agent)) == "allow":
         return OPEN_GATE
-    return WriteGate(policy if is_from_outside(one.source for one in sources) else "label", sources)
+    return WriteGate(policy if is_from_outside(source.source for source in sources) else "label", sources)
 
 
 def is_from_outside(sources: Iterable[Source]) -> bool:
@@ -136,6 +136,6 @@ def _agents(arguments: Mapping[str, Any], outcome: ToolOutcome) -> list[str]:
         answers = json.loads(outcome.text)
     except ValueError:
         answers = []
-    shapes = [one for one in (answers if isinstance(answers, list) else [answers]) if isinstance(one, Mapping)]
+    shapes = [answer for answer in (answers if isinstance(answers, list) else [answers]) if isinstance(answer, Mapping)]
     named = [*(shape.get("agent_id") for shape in shapes), arguments.get("other_agent_id")]
     return list(dict.fromkeys(name.strip() for name in named if isinstance(name, str) and is_id("agent", name.strip())))

@@ -195,7 +195,7 @@ def store_memories(tx: Tx, call: MemoryCall, chunks: Sequence[Mapping[str, Any]]
     """Store parts of the transcript that the agent was given to read in its archive. `chunks` have `start_index` and
     `end_index`, line numbers of it, and a `context` to put before. Raises: ToolError: it has no such lines."""
     rows = () if call.person is not None else tx.messages.list_by_run(call.run)  # a call by hand is in no run
-    texts = [one.text for one in rows if one.role in ("user", "system") and one.kind == "message"]
+    texts = [row.text for row in rows if row.role in ("user", "system") and row.kind == "message"]
     lines = transcript_lines("\n".join(texts))
     if not lines:
         raise ToolError("there is no transcript to store parts of: it stands in the message that you are answering")

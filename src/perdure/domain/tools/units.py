@@ -170,7 +170,7 @@ def create_tool(
             )
             stored_options, new_options = _options(before, stored), _options(tool, code)
             if differing := [
-                one for one in fields if one in stored_options and stored_options[one] != new_options[one]
+                field for field in fields if field in stored_options and stored_options[field] != new_options[field]
             ]:
                 raise AlreadyExists("tool", tool.spec.name, differing=differing)
             return before
@@ -190,7 +190,7 @@ def upsert_tool(
     if before.spec.kind != "custom":
         raise AlreadyExists("tool", tool.spec.name)
     if fields is not None:
-        changes: Any = {"source_type": new.source_type} | {one: getattr(new, one) for one in fields}
+        changes: Any = {"source_type": new.source_type} | {field: getattr(new, field) for field in fields}
         return update_tool(tx, before.id, changes, cipher=cipher, at=at)
     code = seal_environment(tx, before.id, code, stored=tx.tools.code(before.id), cipher=cipher)
     return tx.tools.update(replace(tool, id=before.id), code=code, at=at)

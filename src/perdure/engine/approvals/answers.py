@@ -68,7 +68,7 @@ class WaitingCalls:
     @property
     def waiting(self) -> tuple[OpenCall, ...]:
         """The calls that nobody has decided yet, in the order of the model's answer."""
-        return tuple(one for one in self.open_calls if one.waits)
+        return tuple(call for call in self.open_calls if call.waits)
 
     @property
     def message(self) -> Message:
@@ -155,7 +155,7 @@ def open_calls(tx: Tx, conversation: Conversation) -> tuple[ToolCall, ...]:
     """Return the calls without a result at which the conversation stopped, with the arguments as a person decided."""
     pending = find_pending(tx, conversation)
     calls = () if pending is None else pending.open_calls
-    return tuple(ToolCall(one.call.call_id, one.call.name, one.arguments, one.call.awaits) for one in calls)
+    return tuple(ToolCall(call.call.call_id, call.call.name, call.arguments, call.call.awaits) for call in calls)
 
 
 def client_specs(tx: Tx, agent_id: AgentId, digest: str) -> dict[str, ToolSpec]:
@@ -353,13 +353,13 @@ def answer_rows(
     parts: list[Part] = [answer for answer in answers if isinstance(answer, ToolDecision)]
     drafts: list[Draft] = []
     tokens: list[int] = []
-    for one in pending.open_calls:
-        match by_id.get(one.call.call_id):
+    for call in pending.open_calls:
+        match by_id.get(call.call.call_id):
             case ToolDecision(approve=False, reason=reason):
                 why = f" User reason: {reason}" if reason else ""
                 outcome = ToolOutcome(text=f"Error: request to call tool denied.{why}", status="error")
             case ToolReturn() as brought:
-                seen = (shown or {}).get(one.call.call_id)
+                seen = (shown or {}).get(call.call.call_id)
                 outcome = ToolOutcome(
                     text=cut_return(brought.text, most_chars),
                     shown_text=None if seen is None else seen.shown_text,
@@ -368,12 +368,12 @@ def answer_rows(
                     stdout=tuple(cut_return(line, most_chars) for line in brought.stdout),
                     stderr=tuple(cut_return(line, most_chars) for line in brought.stderr),
                     images=tuple(image for image in brought.images if isinstance(image, Image)),
-                    sources=(Source.of("tool", one.call.name),),
+                    sources=(Source.of("tool", call.call.name),),
                 )
-                parts.append(replace(outcome, images=(), shown_text=None).result(one.call))
+                parts.append(replace(outcome, images=(), shown_text=None).result(call.call))
             case _:
                 continue
-        drafts.append(result_draft(one.call, outcome, inputs))
+        drafts.append(result_draft(call.call, outcome, inputs))
         text = cut_result(outcome.text, None, outcome.shown_text)
         text_tokens = inputs.counter.count(text) + MESSAGE_OVERHEAD_TOKENS
         tokens.append(text_tokens + len(outcome.images) * IMAGE_TOKENS)
@@ -431,7 +431,7 @@ def give_up_pending(
     if pending is None:
         return None
     outcome = ToolOutcome(text=f"not run: {why}", status="error")
-    drafts = [result_draft(one.call, outcome, inputs) for one in pending.open_calls]
+    drafts = [result_draft(call.call, outcome, inputs) for call in pending.open_calls]
     step_id = pending.message.step_id
     rows = [*tx.messages.append(pending.run, drafts, [20] * len(drafts), at=inputs.now, step_id=step_id)]
     if pending.run.context:

@@ -122,7 +122,7 @@ def _with_words(
 
 def _with_result(message: Message, edit: MessageEdit) -> Sequence[Part] | None:
     """Return the parts with another text of one result; its status and what it printed stay."""
-    results = [one for one in message.results if edit.call_id in (None, one.call_id)]
+    results = [result for result in message.results if edit.call_id in (None, result.call_id)]
     if len(results) != 1:
         return None
     return [

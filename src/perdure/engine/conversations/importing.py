@@ -150,7 +150,7 @@ def _copy(row: Message, inputs: UnitInputs, sources: Sequence[MessageSource]) ->
         name=row.name,
         sender_id=row.sender_id,
         occurred_at=row.occurred_at,
-        sources=tuple(one.source for one in sources),
+        sources=tuple(source.source for source in sources),
     )
 
 
@@ -207,7 +207,7 @@ async def import_waiting(
             **dict.fromkeys(write_waits(tx, run, tools), "approval"),
             **waits_by_tool(tools, opening.agent.settings),
         }
-        rows = tx.messages.append(run, [_waiting(one, waits, inputs.now) for one in drafts], tokens, at=inputs.now)
+        rows = tx.messages.append(run, [_waiting(draft, waits, inputs.now) for draft in drafts], tokens, at=inputs.now)
         events: list[Event] = [RunQueued(run.id), *(MessageAdded(row.seq, row) for row in rows)]
         end_run(tx, run_log_of(tx, run), EndRun("requires_approval"), events, inputs)
 
@@ -217,8 +217,8 @@ async def import_waiting(
 def _waiting(draft: Draft, waits: Mapping[str, Waits], at: datetime) -> Draft:
     """Return an imported message whose calls wait as before, or for whom `waits` (tool -> for whom) says."""
     parts = [
-        replace(one, awaits=one.awaits or waits.get(one.name)) if isinstance(one, ToolCall) else one
-        for one in draft.parts
+        replace(part, awaits=part.awaits or waits.get(part.name)) if isinstance(part, ToolCall) else part
+        for part in draft.parts
     ]
     return as_imported(replace(draft, parts=tuple(parts)), at)
 

@@ -28,7 +28,7 @@ def why_not_after_order(tail: str, name: str, tools: Collection[str], rules: Rul
         notices = json.loads(tail).get("notices", ())
     except (ValueError, AttributeError):
         return None
-    ordered = any(isinstance(one, str) and one.startswith(ORDER) for one in notices)
+    ordered = any(isinstance(notice, str) and notice.startswith(ORDER) for notice in notices)
     return str(AnswerDemanded(name, how=_ways_to_ask(tools))) if ordered else None
 
 

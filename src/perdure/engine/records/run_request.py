@@ -191,7 +191,7 @@ def check_request(request: RunRequest, settings: EngineSettings) -> None:
     model, tools = request.options.model, request.options.tools
     if model is not None and not isinstance(model, str):
         raise InvalidInput(f"model is {model!r:.80}: give the handle of a model")
-    if tools is not None and (isinstance(tools, str) or not all(isinstance(one, str) for one in tools)):
+    if tools is not None and (isinstance(tools, str) or not all(isinstance(tool, str) for tool in tools)):
         raise InvalidInput(f"tools is {tools!r:.80}: give a list of names of tools")
     if request.answer_otid is not None:
         settings.limits.check("name_limit_chars", len(request.answer_otid), field="answer_otid")

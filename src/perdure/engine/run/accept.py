@@ -287,7 +287,7 @@ def _resume(
     rows, tokens = answer_rows(
         pending, answers, inputs, most_chars=most_chars, otid=request.answer_otid, shown=request.shown
     )
-    unanswered = {one.call.call_id for one in pending.waiting} - {one.call_id for one in answers}
+    unanswered = {one.call.call_id for one in pending.waiting} - {answer.call_id for answer in answers}
     if unanswered:
         if request.drafts or request.client_tools:
             raise AnswerInvalid(

@@ -29,7 +29,7 @@ def named_request(place: int) -> Iterator[None]:
 
 def digest_of(requests: Sequence[RunRequest]) -> str:
     """Return the SHA-256 of the agents, messages and answers of requests."""
-    return hashlib.sha256(json.dumps([[one.agent_id, one.digest] for one in requests]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([[request.agent_id, request.digest] for request in requests]).encode()).hexdigest()
 
 
 def accept_batch(

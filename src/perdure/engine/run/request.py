@@ -65,7 +65,7 @@ def note_shown(builder: RequestBuilder, recalled: MemoryRecalled | None) -> None
         shown += _sources_of_steps(builder)
     if not shown or (row := _row_of(builder)) is None:
         return
-    known = {one.source for one in context_sources(tx, agent.id, seq, before_seq=NEWEST)}
+    known = {context_source.source for context_source in context_sources(tx, agent.id, seq, before_seq=NEWEST)}
     if new := [source for source in dict.fromkeys(shown) if source not in known]:
         tx.sources.add_to_message(agent.id, seq, row.seq, new, recalled=True)
 

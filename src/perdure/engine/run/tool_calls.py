@@ -97,7 +97,7 @@ def _load_tools(tx: Tx, run: Run, calls: Sequence[OpenCall]) -> tuple[Agent, dic
     tools = tools_of(tx, run, own_names={one.call.name for one in calls if one.call.awaits == "approval"})
     agent = tx.conversations.get_agent(run.key.agent_id, run.conversation_seq)
     called = {one.call.name: tools[one.call.name] for one in calls if one.call.name in tools}
-    untrusted = write_waits(tx, run, called, before_seq=max(one.message.seq for one in calls))
+    untrusted = write_waits(tx, run, called, before_seq=max(call.message.seq for call in calls))
     return agent, tools, {**dict.fromkeys(untrusted, "approval"), **waits_by_tool(tools, agent.settings)}
 
 

@@ -194,7 +194,7 @@ class EmbeddingWorker(Worker):
         signs: Sequence[bytes | None] = [None] * len(texts)
         if isinstance(self._embedder, WordEmbedder):
             vectors, words = await self._embedder.embed_with_words(texts)
-            signs = [pack_signs(one[:WORDS_MAX]) for one in words]
+            signs = [pack_signs(word[:WORDS_MAX]) for word in words]
         else:
             vectors = await self._embedder.embed(texts, purpose="document")
         return [vector.astype("<f2").tobytes() for vector in vectors], signs

@@ -143,7 +143,7 @@ async def create_user(body: NamedIn, access: Administration) -> UserAnswer:
 @router.get("/v1/users/")
 async def list_users(access: Administration, after: UserIdIn | None = None, limit: Limit = None) -> list[UserAnswer]:
     """List the users, oldest first."""
-    return [UserAnswer.make(one) for one in await access.users(after=after, limit=limit or 50)]
+    return [UserAnswer.make(user) for user in await access.users(after=after, limit=limit or 50)]
 
 
 @router.get("/v1/users/{user_id}")

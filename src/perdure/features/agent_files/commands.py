@@ -56,8 +56,8 @@ async def import_agents(
         agents = [await perdure.agent(agent_id) for agent_id in await importer.run()]
         for warning in importer.warnings:
             view.note(f"{warning[0].upper()}{warning[1:]}.")
-        for one in dict.fromkeys(agent.name for agent in agents):
-            if several := await work.describe_same_name(perdure, one):
+        for name in dict.fromkeys(agent.name for agent in agents):
+            if several := await work.describe_same_name(perdure, name):
                 view.note(f"{several[0]} now: {several[1]}. Commands that change or delete one need its id.")
         names = ", ".join(repr(agent.name) for agent in agents)
         talks = f"`{chat_command(agents[0])}` talks to it" if org is None else "the organisation's keys reach it"

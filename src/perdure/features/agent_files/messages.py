@@ -192,26 +192,26 @@ def _contents(content: Any) -> Sequence[Any]:
 def _images(contents: Iterable[Any]) -> tuple[Image, ...]:
     """The images among the parts of a message that hold their bytes and are of a kind that models take."""
     found: list[Part | ImageLink] = []
-    for one in contents:
-        match one:
+    for content in contents:
+        match content:
             case {"type": "image", "source": {"type": "base64"}}:
                 with contextlib.suppress(InvalidInput):
-                    found += parse_parts([one], "messages")
+                    found += parse_parts([content], "messages")
     return tuple(part for part in found if isinstance(part, Image))
 
 
 def _parts_of(line: Mapping[str, Any]) -> list[Part]:
     """The texts, thoughts and images of a message of the file; a user's texts without Letta's packing."""
     parts: list[Part] = []
-    for one in _contents(line.get("content")):
-        match one:
+    for content in _contents(line.get("content")):
+        match content:
             case {"type": "text", "text": str(text)}:
                 said = unpack_text(text) if line.get("role") == "user" else text
                 parts += [Text(said)] if said.strip() else []
             case {"type": "reasoning", "reasoning": str(text)} if text.strip():
                 parts.append(Reasoning(text))
             case _:
-                parts += _images([one])
+                parts += _images([content])
     return parts
 
 

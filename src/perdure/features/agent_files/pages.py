@@ -78,7 +78,7 @@ async def _make(library: AsyncPerdure, content: bytes, options: ImportOptions) -
     """Create a file's agents; return their ids, and a sentence for each difference. Raises: PerdureError."""
     work = Import(library, await asyncio.to_thread(read_agent_file, content), options)
     made = list(await work.run())
-    return made, " ".join(f"{one[0].upper()}{one[1:].rstrip('.')}." for one in work.warnings)
+    return made, " ".join(f"{warning[0].upper()}{warning[1:].rstrip('.')}." for warning in work.warnings)
 
 
 OF_AGENT = Section(

@@ -61,10 +61,10 @@ def convert_first_layout(document: Mapping[str, Any]) -> dict[str, Any]:
         **{name: document[name] for name in _FIELDS if name in document},
         "id": "agent-0",
         "metadata": document.get("metadata_"),
-        "tags": [one.get("tag") if isinstance(one, dict) else one for one in tags] if isinstance(tags, list) else [],
+        "tags": [tag.get("tag") if isinstance(tag, dict) else tag for tag in tags] if isinstance(tags, list) else [],
         "tool_rules": rules,
-        "block_ids": [one["id"] for one in blocks],
-        "tool_ids": [one["id"] for one in tools],
+        "block_ids": [block["id"] for block in blocks],
+        "tool_ids": [tool["id"] for tool in tools],
         "messages": messages,
     }
     return {"agents": [agent], "blocks": blocks, "tools": tools}
@@ -136,7 +136,7 @@ def _parse_copy(shape: Any) -> AgentCopy:
 
 def _parts_of_missing_features(document: Mapping[str, Any]) -> Sequence[str]:
     """The names of parts in `metadata.perdure` of a file that no feature of this program can restore, sorted."""
-    known = {*(one.name for one in fields(AgentCopy)), *(part.name for part in copy_parts())}
+    known = {*(field.name for field in fields(AgentCopy)), *(part.name for part in copy_parts())}
     return sorted({name for copy in document["metadata"][NAME]["agents"].values() for name in copy} - known)
 
 
@@ -150,7 +150,7 @@ def _with_zones(value: Any) -> Any:
         case list() | tuple():
             return type(value)(map(_with_zones, value))
         case _ if is_dataclass(value) and not isinstance(value, type):
-            return replace(value, **{one.name: _with_zones(getattr(value, one.name)) for one in fields(value)})
+            return replace(value, **{field.name: _with_zones(getattr(value, field.name)) for field in fields(value)})
     return value
 
 

@@ -139,7 +139,7 @@ def _message_shape(message: Message, number: int) -> dict[str, Any]:
         "content": [
             *content,
             *({"type": "text", "text": one["func_response"]} for one in results[:1]),
-            *(image_shape(replace(image, url=None)) for one in message.results for image in one.images),
+            *(image_shape(replace(image, url=None)) for result in message.results for image in result.images),
         ],
         "name": message.name,
         "otid": message.otid,

@@ -48,8 +48,8 @@ def bootstrap(values: Sequence[float]) -> tuple[float, float]:
 def share_of(scores: Sequence[Sequence[float]]) -> Mapping[str, Any]:
     """Return the mean of the scores of questions, each with one score for a seed, and its interval: Wilson's where each
     question is right or wrong, or there are few; else by bootstrap over questions, as seeds are no new questions."""
-    means = [fmean(one) for one in scores]
-    plain = len(means) < FEW or all(one in (0, 1) for one in means)
+    means = [fmean(score) for score in scores]
+    plain = len(means) < FEW or all(mean in (0, 1) for mean in means)
     low, high = wilson(sum(means), len(means)) if plain else bootstrap(means)
     return {"questions": len(means), "score": fmean(means), "low": low, "high": high}
 
@@ -167,7 +167,7 @@ def _judge_figures(benchmark: Benchmark) -> dict[str, Any]:
         "high": high,
         "right_answers": len(refused),
         "refused_rate": fmean(refused) if refused else None,
-        "unclear": sum(benchmark.verdict(one) is None for one in claims) if rows else 0,
+        "unclear": sum(benchmark.verdict(claim) is None for claim in claims) if rows else 0,
         **_took(rows),
     }
 
@@ -184,7 +184,7 @@ def _took(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "requests": sum(row["steps"] for row in rows),
         "tokens": sum(row["usage"]["input_tokens"] + row["usage"]["output_tokens"] for row in rows),
-        "price": None if any(one is None for one in prices) else sum(prices),
+        "price": None if any(price is None for price in prices) else sum(prices),
     }
 
 

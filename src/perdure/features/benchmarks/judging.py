@@ -111,7 +111,7 @@ def known_claims(questions: Sequence[CaseQuestion]) -> Sequence[JudgedAnswer]:
     Right ones are said in a sentence. Preferences are left out, as no answer to one is surely right or wrong.
     """
     chance = Random(KNOWN_ANSWERS)
-    asked = [one for one in questions if one.prompt != "judge_preference"]
+    asked = [question for question in questions if question.prompt != "judge_preference"]
     chosen = chance.sample(asked, len(asked))
     terms = {one.id: _terms(one.text) for one in chosen}
     wrong_of = cache(lambda at: _wrong_answers(chosen[at], chosen, terms))

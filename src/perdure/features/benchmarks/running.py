@@ -108,7 +108,7 @@ class Benchmark:
             raise InvalidInput(f"the data has {again} twice, so answers could not be told apart: remove one")
         self.cases = {1: [_chosen(setup, case) for case in first]}
         if not any(case.questions for case in self.cases[1]):
-            kinds = sorted({one.kind for case in first for one in case.questions})
+            kinds = sorted({question.kind for case in first for question in case.questions})
             raise InvalidInput(f"no question is left to ask: --kind can be {', '.join(kinds)}")
         for seed in range(2, setup.seeds + 1):
             cases = [_chosen(setup, case) for case in data_set.load(setup, seed)] if data_set.by_seed else self.cases[1]
@@ -159,7 +159,7 @@ class Benchmark:
         )
         judged = 0
         if self.setup.judge not in WORD_JUDGES:
-            judged = count + sum(not self.is_judged(one) for one in self.claims())
+            judged = count + sum(not self.is_judged(claim) for claim in self.claims())
             usage = Usage(input_tokens=judged * JUDGE_TOKENS, output_tokens=judged * 5)
             cost = self._price(self.setup.judge, usage) if judged else 0.0
             price = None if price is None or cost is None else price + cost
@@ -176,7 +176,7 @@ class Benchmark:
         batches = {at: list(groups[at].values()) for at in sorted(groups)}
         await self._each(batches, self._answer, lambda one: f"{one.system}: {one.case.id}", progress)
         if self.setup.judge not in WORD_JUDGES:
-            claims = {one.key: one for one in self.claims() if not self.is_judged(one)}
+            claims = {claim.key: claim for claim in self.claims() if not self.is_judged(claim)}
             await self._each({newest: [[one] for one in claims.values()]}, self._judge, lambda one: "judging", progress)
 
     async def _each(
@@ -377,13 +377,13 @@ class Benchmark:
 
 def _answer_of(reply: Reply) -> str:
     """Return the last text of a reply; before it may stand what a model says beside a tool call."""
-    said = [one.text for one in reply.messages if one.role == "assistant" and one.text]
+    said = [message.text for message in reply.messages if message.role == "assistant" and message.text]
     return without_notice(said[-1]) if said else ""
 
 
 def _chosen(setup: Setup, case: Case) -> Case:
     """Return a case with the questions that are to be asked."""
-    questions = [one for one in case.questions if not setup.kinds or one.kind in setup.kinds]
+    questions = [question for question in case.questions if not setup.kinds or question.kind in setup.kinds]
     return replace(case, questions=questions[: setup.most or None])
 
 

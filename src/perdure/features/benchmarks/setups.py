@@ -45,7 +45,7 @@ def make_setup(
     judge = judge or data_set.default_judge
     if judge not in WORD_JUDGES and "/" not in judge:
         raise InvalidInput(f"--judge is {judge!r:.80}: give exact, f1 or the handle of a model, such as openai/gpt-4.1")
-    known = [one for one in texts()["systems"] if one != "perdure"]
+    known = [system for system in texts()["systems"] if system != "perdure"]
     chosen = known if baselines == "all" else _parts(baselines)
     for one in chosen:
         check_choice("--baselines", one, known)

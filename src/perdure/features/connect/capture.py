@@ -190,7 +190,7 @@ async def _capture(project: ProjectMemory, folder: Path, session: str, found: Tr
 
 def _messages(found: Transcript, record: SessionRecord) -> Iterator[ImportedMessage]:
     """The messages of a transcript that may be stored."""
-    return (one for one in found.messages(record.position) if one.occurred_at.isoformat() > record.after)
+    return (message for message in found.messages(record.position) if message.occurred_at.isoformat() > record.after)
 
 
 async def _find_deletion(agent: AsyncAgent | None, known: str) -> datetime | None:

@@ -79,7 +79,7 @@ async def connect_program(
         _print_entries(view, entries)
         return
     try:
-        changes = [one for one in plan_changes(entries) if one.before != one.after]
+        changes = [change for change in plan_changes(entries) if change.before != change.after]
         for change in changes:
             check_writable(change.path, folder)
     except InvalidInput as error:

@@ -244,8 +244,8 @@ def _record(
 ) -> UndoRecord:
     """Return the data that undoes a change; `known`: the record of an earlier change of the same file."""
     before = change.before
-    places = [(one.format, tuple(one.names), one.mark) for one in entries if one.path == change.path]
-    folders = [str(one) for one in real_path(change.path).parents if not one.exists()]
+    places = [(entry.format, tuple(entry.names), entry.mark) for entry in entries if entry.path == change.path]
+    folders = [str(parent) for parent in real_path(change.path).parents if not parent.exists()]
     if known is not None:
         # Connected again: what there was before the first time counts.
         first = None if known.before is None else base64.b64decode(known.before)
@@ -255,7 +255,7 @@ def _record(
             before = _without_entries(change.path, before, known, first)
         earlier = [(format, tuple(names), mark) for format, names, mark in known.entries]
         places += [place for place in earlier if place not in places]
-        folders += [one for one in known.folders if one not in folders]
+        folders += [folder for folder in known.folders if folder not in folders]
     kept = None if before is None else base64.b64encode(before).decode()
     place = None if project is None else str(project)
     return UndoRecord(str(change.path), kept, _digest(change.after), places, folders, place)

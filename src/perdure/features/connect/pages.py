@@ -23,14 +23,14 @@ async def load(request: Request, library: AsyncPerdure) -> list[Data]:
         with suppress(InvalidInput):  # an address with a password stays off the page
             environment = kept_environment(shared=True)
     shown: list[Data] = []
-    for one in programs().values():
-        texts = {"": one.by_hand.strip().format(address=address)}
-        if not one.by_hand:
-            entries = plan_entries(one, folder=None, portable=environment, address=address)
+    for program in programs().values():
+        texts = {"": program.by_hand.strip().format(address=address)}
+        if not program.by_hand:
+            entries = plan_entries(program, folder=None, portable=environment, address=address)
             texts = {str(path): text for path, text in file_texts(entries).items()}
         parts = [{"place": place, "text": text} for place, text in texts.items()]
-        command = "" if one.by_hand else f"perdure connect {one.name}"
-        shown.append({"name": one.title, "next": one.next, "command": command, "texts": parts})
+        command = "" if program.by_hand else f"perdure connect {program.name}"
+        shown.append({"name": program.title, "next": program.next, "command": command, "texts": parts})
     return shown
 
 

@@ -58,7 +58,7 @@ class Contents:
     @property
     def rows(self) -> int:
         """How many rows all tables have together."""
-        return sum(one.rows for one in self.tables.values())
+        return sum(table.rows for table in self.tables.values())
 
     @property
     def digest(self) -> str:

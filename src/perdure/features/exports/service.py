@@ -219,4 +219,4 @@ def _shape(message: Message) -> dict[str, Any]:
 def _origins(tx: Tx, agent_id: AgentId, seqs: Sequence[int]) -> dict[int, str]:
     """Return number of a message -> the import that brought it; messages of no import are left out."""
     sources = chain.from_iterable(tx.sources.list_by_messages(agent_id, seqs).values())
-    return {one.seq: one.source.name for one in sources if one.source.label == "import"}
+    return {source.seq: source.source.name for source in sources if source.source.label == "import"}

@@ -35,9 +35,9 @@ def conversation_text(title: str, messages: Iterable[Message]) -> str:
 def archival_text(name: str, passages: Iterable[Passage]) -> str:
     """Return the passages of an agent as Markdown."""
     parts = [f"# Archival memory of {name}"]
-    for one in passages:
-        tags = "".join(f" #{tag}" for tag in one.tags)
-        parts.append(f"**{one.occurred_at:%Y-%m-%d %H:%M:%S} UTC**{tags}\n\n{one.text}")
+    for passage in passages:
+        tags = "".join(f" #{tag}" for tag in passage.tags)
+        parts.append(f"**{passage.occurred_at:%Y-%m-%d %H:%M:%S} UTC**{tags}\n\n{passage.text}")
     return _file(parts)
 
 

@@ -378,7 +378,7 @@ async def context(
     """Print what is known as one text, for any program."""
     packed = await agent.facts.context(query, budget_tokens=budget)
     facts = context_facts(packed)
-    sources = {fact.id: [one.ref for one in packed.sources.get(fact.id, ())] for fact in facts}
+    sources = {fact.id: [source.ref for source in packed.sources.get(fact.id, ())] for fact in facts}
     shape = fields(packed, "text", "tokens") | {"facts": [fields(fact, "id", "text") for fact in facts]}
     view.show(shape | {"sources": sources}, Text(visible(packed.text) or "Nothing is known yet."))
     view.hint(f"{packed.tokens} tokens. `perdure why ID` shows where a fact comes from; --json has the ids.")

@@ -49,7 +49,7 @@ class FactsCopy:
 def count_turns_read(tx: Tx, agent_id: AgentId, conversation_seq: int, turns: Sequence[Message | Passage]) -> int:
     """Return from how many of these messages of a conversation, or passages, see `last_seq`, facts were extracted."""
     last_read = tx.of(Episodes).last_seq(agent_id, conversation_seq)
-    return sum(one.seq <= last_read for one in turns)
+    return sum(turn.seq <= last_read for turn in turns)
 
 
 def copy_facts(tx: Tx, agent_id: AgentId, rows: FileRows) -> FactsCopy:
@@ -60,7 +60,7 @@ def copy_facts(tx: Tx, agent_id: AgentId, rows: FileRows) -> FactsCopy:
     if (graph := tx.of(Graphs).find_by_agent(agent_id)) is None:
         return FactsCopy(passages_read=passages_read)
     places: dict[str, int] = {one.id: place for place, one in enumerate(turns)}
-    held = {*places, *(one.id for one in passages)}
+    held = {*places, *(passage.id for passage in passages)}
     episodes = [
         replace(one, message_seq=places.get(one.ref), conversation_seq=None, agent_id=None)
         for one in tx.of(Episodes).list(graph.id, limit=_ALL)
@@ -73,12 +73,12 @@ def copy_facts(tx: Tx, agent_id: AgentId, rows: FileRows) -> FactsCopy:
         for first, newest in {one.first_seq: one for one in all_facts}.items()
         if newest.change == "retract" or (newest.is_deletion and newest.origin.get("type") == "correction")
     }
-    facts = [one for one in all_facts if one.first_seq not in gone]
+    facts = [fact for fact in all_facts if fact.first_seq not in gone]
     # A name that only such a fact has goes with it.
     unnamed = {end for one in all_facts if one.first_seq in gone for end in (one.subject, one.object)}
     unnamed -= {end for one in facts for end in (one.subject, one.object)} | {rule.entity or 0 for rule in rules}
-    sources = tx.of(Facts).sources(graph.id, [one.seq for one in facts if one.seq == one.first_seq])
-    numbers = {one.seq for one in episodes}
+    sources = tx.of(Facts).sources(graph.id, [fact.seq for fact in facts if fact.seq == fact.first_seq])
+    numbers = {episode.seq for episode in episodes}
     return FactsCopy(
         entities=[one for one in tx.of(Entities).list(graph.id, limit=_ALL, merged=True) if one.seq not in unnamed],
         facts=facts,
@@ -142,7 +142,7 @@ def restore_facts(tx: Tx, agent_id: AgentId, copy: FactsCopy, rows: FileRows, id
         )
         for one in sorted(copy.facts, key=lambda one: (one.seq != one.first_seq, one.seq))
     ]
-    begun = [one for one in versions if one.seq == one.first_seq]
+    begun = [version for version in versions if version.seq == version.first_seq]
     added = tx.of(Facts).add(graph, [replace(one, first_seq=0) for one in begun])
     firsts = {one.seq: now.seq for one, now in zip(begun, added, strict=True)}
     later = [replace(one, first_seq=_lookup(firsts, one.first_seq, "a fact")) for one in versions[len(begun) :]]

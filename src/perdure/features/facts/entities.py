@@ -74,7 +74,7 @@ class AsyncEntities(AsyncEpisodes):
         facts = tx.of(Facts).list_among(graph.id, [one.seq for one in entities], limit=EDGES_MAX + 1)
         named = {seq for fact in facts for seq in (fact.subject, fact.object)}
         return FactNetwork(
-            entities=[one for one in entities if one.seq in named],
+            entities=[entity for entity in entities if entity.seq in named],
             facts=facts[:EDGES_MAX],
             is_whole=len(most) <= NODES_MAX and len(facts) <= EDGES_MAX,
         )
@@ -85,8 +85,8 @@ class AsyncEntities(AsyncEpisodes):
         alias, unless aliases are given. Raises: InvalidInput, NotFound."""
         check_separate(tx, before := self._find(tx, entity))
         name = _check_name("name", changes.get("name", before.name))
-        aliases = [_check_name("aliases", one) for one in changes.get("aliases", (*before.aliases, before.name))]
-        others = tuple(one for one in dict.fromkeys(aliases) if one != name)
+        aliases = [_check_name("aliases", alias) for alias in changes.get("aliases", (*before.aliases, before.name))]
+        others = tuple(alias for alias in dict.fromkeys(aliases) if alias != name)
         if len(others) > ALIASES_MAX:
             raise InvalidInput(f"{name!r:.80} would have {len(others)} other names, the limit is {ALIASES_MAX}")
         kind = _check_name("type", changes.get("type", before.type))

@@ -145,7 +145,7 @@ class FactTexts:
     def list_sources(self, tx: Tx, ids: Sequence[str]) -> Sequence[Source]:
         """Return the sources from outside of the facts with these ids."""
         facts = tx.of(Facts).list_by_ids([FactId(id_) for id_ in ids])
-        return [source for one in facts for source in sources_of_facts(tx, tx.of(Graphs).get(one.graph_id), [one])]
+        return [source for fact in facts for source in sources_of_facts(tx, tx.of(Graphs).get(fact.graph_id), [fact])]
 
 
 TEXTS: TextKeeper = FactTexts()
@@ -159,7 +159,7 @@ def sources_of_facts(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> tuple[Sourc
     for fact in untrusted:
         episodes = by_fact[fact.first_seq]
         writes = tx.sources.list_by_refs(graph.id, [episode.id for episode in episodes])
-        sources = [one.source for write in writes for one in write.sources if not one.source.is_trusted]
+        sources = [source.source for write in writes for source in write.sources if not source.source.is_trusted]
         found |= dict.fromkeys(sources or [Source.of(fact.trust, fact.id)])
     return tuple(found)
 
@@ -205,7 +205,7 @@ def _facts_item(
 def _change_again(tx: Tx, graph: Graph, fact_id: FactId, *, at: datetime) -> bool:
     """Write a fact again as an episode, now back, had changed it; return False if it was changed meanwhile."""
     versions = tx.of(Facts).versions(fact_id)
-    *_, was, again = [one for one in versions if "ended_by" not in one.origin]
+    *_, was, again = [version for version in versions if "ended_by" not in version.origin]
     if again.change != "restore" or again.expired_at is not None:
         return False
     if was.is_deletion:

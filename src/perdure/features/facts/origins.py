@@ -43,7 +43,7 @@ def origin_of_fact(tx: Tx, id_: str, agent_id: AgentId | None, timezone: str) ->
         subject=entities[last.subject].name,
         relation=last.relation,
         object=entities[last.object].name,
-        versions=tuple(_version(one, tz) for one in versions),
+        versions=tuple(_version(version, tz) for version in versions),
         sources=tuple(_source(tx, episode) for episode in sources),
     )
 

@@ -386,7 +386,7 @@ class AsyncFacts(AsyncEntities):
         graph = find_graph(tx, self._owner)
         counts = GraphCounts() if graph is None else tx.of(Graphs).counts(graph.id)
         agents = [AgentId(self._owner)] if graph is None else tx.of(Graphs).list_agents(graph.id)
-        waiting = sum(count_waiting(tx, one) for one in agents) if is_on else 0
+        waiting = sum(count_waiting(tx, agent) for agent in agents) if is_on else 0
         return replace(counts, waiting=counts.waiting + waiting)
 
     async def find_graph(self) -> Graph | None:

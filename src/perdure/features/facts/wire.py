@@ -228,7 +228,7 @@ class FactContextShape(WireShape, of=FactContext, fields="text tokens"):
 
     facts: list[ContextSourceShape] = computed(
         lambda context: [
-            ContextSourceShape.make(fact, sources=[one.ref for one in context.sources.get(fact.id, ())])
+            ContextSourceShape.make(fact, sources=[source.ref for source in context.sources.get(fact.id, ())])
             for fact in context_facts(context)
         ]
     )

@@ -311,8 +311,8 @@ class AsyncAgentFiles(AsyncPart):
         read = cache(partial(self._text_in_view, tx))  # many agents may show the same lines
         return {
             id_: [
-                (one, read(one.file, one.first_line, one.last_line, limits[id_]) if one.is_open else None)
-                for one in files
+                (file, read(file.file, file.first_line, file.last_line, limits[id_]) if file.is_open else None)
+                for file in files
             ]
             for id_, files in tx.of(AgentFiles).list_first([*limits], limit=limit).items()
         }

@@ -84,7 +84,7 @@ class Folders(NumberedTable[Folder], AgentsTable[Folder]):
             " ON CONFLICT (agent_id, folder_id) DO UPDATE SET opens = excluded.opens",
             links,
         )
-        new = [one for one in dict.fromkeys(ids) if one not in before]
+        new = [id_ for id_ in dict.fromkeys(ids) if id_ not in before]
         if new:
             self._limits.check("folders_per_agent", len(self.list_by_agent(agent_id)))
             revise_settings(self._db, own, times=len(new))

@@ -43,7 +43,7 @@ async def load(request: Request, library: AsyncPerdure) -> Data:
         "folder": opened,
         "files": in_order([file_shape(state.file) for state in files], request, COLUMNS),
         "readers": [{"id": one.id, "name": one.name} for one in agents if one.id in readers],
-        "agents": [{"id": one.id, "name": one.name} for one in agents if one.id not in readers],
+        "agents": [{"id": agent.id, "name": agent.name} for agent in agents if agent.id not in readers],
         "after": files[-1].file.id if len(files) == limit else None,
     }
 
@@ -72,7 +72,7 @@ async def upload(request: Request, library: AsyncPerdure) -> Notice:
     folder = await library.folders.get(request.path_params["folder_id"])
     async with request.form() as form:
         names, refusals = await store_files(folder, form)
-    readers = [(await library.all_agents.resolve(one)).name for one in (await folder.agents())[:NAMED_AGENTS]]
+    readers = [(await library.all_agents.resolve(agent)).name for agent in (await folder.agents())[:NAMED_AGENTS]]
     if readers:
         return upload_notice(names, refusals, f"{' and '.join(readers)} can read what is completed below.")
     notice = upload_notice(names, refusals, f"No agent has the folder {folder.name} yet:")

@@ -258,8 +258,8 @@ def build_file_section(tx: Tx, agent_id: AgentId, limits: FileLimits, *, most: i
         replace(
             view,
             open_files=tuple(
-                OpenFile(one.file, texts.get(one.file.file.id, ""))
-                for one in sorted(view.open_files, key=lambda one: one.file.file.number)
+                OpenFile(open_file.file, texts.get(open_file.file.file.id, ""))
+                for open_file in sorted(view.open_files, key=lambda one: one.file.file.number)
             ),
         )
         for view in cut

@@ -254,8 +254,8 @@ def _edits(tx: Tx, run: Run) -> tuple[PassEdit, ...]:
     """What a run has done to blocks, in order."""
     edits, after = list[PassEdit](), 0
     while events := tx.events.list(run.key, after=after):
-        for one in events:
-            if isinstance(edited := one.event, MemoryEdited):
+        for event in events:
+            if isinstance(edited := event.event, MemoryEdited):
                 edits.append(PassEdit(BlockId(edited.block_id), edited.label, edited.version, edited.diff))
         after = events[-1].seq
     return tuple(edits)

@@ -171,7 +171,7 @@ def disable_companion(tx: Tx, agent_id: AgentId, *, at: datetime) -> Sequence[Ag
         _put_setting(tx, tx.agents.get(agent_id), COMPANION, None)
         return ()
     companions = map(tx.agents.get, group.agent_ids)
-    to_delete = [one.id for one in companions if one.settings.get(COMPANION_OF, {}).get(_WITH_AGENT)]
+    to_delete = [companion.id for companion in companions if companion.settings.get(COMPANION_OF, {}).get(_WITH_AGENT)]
     delete_group(tx, group.id, at=at)
     for companion_id in to_delete:
         tx.agents.delete(companion_id)

@@ -293,7 +293,7 @@ def record_speeches(
             try:
                 run = tx.runs.get_by_key(outcome.run.key)
                 rows = tx.messages.list_by_run(run)
-                said = [one for one in rows if (one.role, one.kind) == ("assistant", "message")]
+                said = [row for row in rows if (row.role, row.kind) == ("assistant", "message")]
                 messages = [one for one in said if one.text.strip()]
                 turn = _with_use_of(tx, turn, run, ports.price_of)
                 run = run if run.failure is None else replace(run, failure=_with_transcript_ids(run.failure, rows, log))
@@ -356,7 +356,7 @@ def _problem_of(run: Run | None, outcome: Outcome) -> tuple[str, bool]:
 
 def _with_transcript_ids(failure: Failure, rows: Sequence[Message], log: GroupLog) -> Failure:
     """A failure of a run with messages `rows`, with the user's message named by its id in the transcript."""
-    said = max((one for one in log.entries if one.kind == "user"), key=lambda one: len(one.text), default=None)
+    said = max((entry for entry in log.entries if entry.kind == "user"), key=lambda one: len(one.text), default=None)
     for row in rows:
         is_hardly_more = said is not None and row.role == "user" and len(row.text) < 2 * len(said.text)
         if said is not None and said.message_id is not None and is_hardly_more:

@@ -41,18 +41,18 @@ class GroupLog:
     @cached_property
     def places(self) -> Mapping[int, Sequence[GroupMessage]]:
         """Place -> its entries, in order. A place with entries is done: nobody speaks there again."""
-        spoken = sorted((one for one in self.entries if one.place >= 0), key=lambda one: (one.place, one.seq))
+        spoken = sorted((entry for entry in self.entries if entry.place >= 0), key=lambda one: (one.place, one.seq))
         return {place: tuple(entries) for place, entries in groupby(spoken, key=lambda one: one.place)}
 
     @property
     def last_seq(self) -> int:
         """The number of the last entry."""
-        return max((one.seq for one in self.entries), default=-1)
+        return max((entry.seq for entry in self.entries), default=-1)
 
     @property
     def user_seq(self) -> int:
         """The number of the last entry of the user: agents that speak at once are shown all up to it."""
-        return max((one.seq for one in self.entries if one.kind == "user"), default=-1)
+        return max((entry.seq for entry in self.entries if entry.kind == "user"), default=-1)
 
     def speaker_at(self, place: int) -> Speaker:
         """Who spoke at a place that is done."""
@@ -279,7 +279,7 @@ def _next_of_dynamic(log: GroupLog, plan: GroupPlan, manager: GroupMember) -> Gr
         entries = log.places[place]
         last = entries[-1]
         if last.sender_id != manager.agent_id:
-            if any(one.ends_turn for one in entries):
+            if any(entry.ends_turn for entry in entries):
                 return FinishAction("termination_token")
             asked, spoken, chosen = 0, spoken + 1, None
             failed = failed | {last.sender_id: entries} if _failed(entries) else {}
@@ -293,7 +293,7 @@ def _next_of_dynamic(log: GroupLog, plan: GroupPlan, manager: GroupMember) -> Gr
         asked, chosen = asked + 1, last.chosen_id
     place = len(log.places)
     if chosen is not None:
-        member = next(one for one in plan.participants if one.agent_id == chosen)
+        member = next(participant for participant in plan.participants if participant.agent_id == chosen)
         return SpeakAction(speakers=(_speaker(member, place),), seen_seq=log.last_seq)
     if len(failed) == len(plan.participants):
         return _nobody_spoke([*failed.values()])
@@ -314,7 +314,7 @@ def _failed(entries: Sequence[GroupMessage]) -> bool:
 
 
 def _has(entries: Sequence[GroupMessage], kind: str) -> bool:
-    return any(one.kind == kind for one in entries)
+    return any(entry.kind == kind for entry in entries)
 
 
 def _end_with_error(cause: GroupMessage, problem: str) -> FinishAction:
@@ -324,5 +324,5 @@ def _end_with_error(cause: GroupMessage, problem: str) -> FinishAction:
 def _nobody_spoke(places: Sequence[Sequence[GroupMessage]]) -> FinishAction:
     """Return the end of a turn in which nobody could speak; the last entry of each place says why."""
     causes = tuple(entries[-1] for entries in places)
-    reasons = "; ".join(dict.fromkeys(f"{one.sender_name}: {one.text:.600}" for one in causes))
+    reasons = "; ".join(dict.fromkeys(f"{cause.sender_name}: {cause.text:.600}" for cause in causes))
     return FinishAction("error", f"nobody in the group could speak: {reasons}", causes)

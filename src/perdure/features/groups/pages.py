@@ -66,7 +66,7 @@ async def _transcript(library: AsyncPerdure, group_id: GroupId, before: str | No
     return {
         "title": shape["name"],
         "group": shape,
-        "agents": [one for one in await _choices(library) if one["id"] not in group.members],
+        "agents": [agent for agent in await _choices(library) if agent["id"] not in group.members],
         "working": turn is not None and before is None,
         "entries": [_entry_shape(entry, colours) for entry in reversed(entries)],
         "older": entry_id(entries[-1][0]) if len(entries) == ENTRIES_MAX else None,
@@ -128,7 +128,7 @@ async def remove_member(request: Request, library: AsyncPerdure) -> Notice:
         raise NotFound("agent of this group", agent_id, hint="it was taken out already")
     place = members.index(agent_id)
     names = await _names(library, found.info)
-    await found.update(agent_ids=[one for one in members if one != agent_id])
+    await found.update(agent_ids=[member for member in members if member != agent_id])
     fields = {"agent": agent_id, "place": str(place)}
     text = f"{names[agent_id]} no longer takes part; what it said stays."
     return Notice(text, undo=f"/groups/{group.id}/members", fields=fields)

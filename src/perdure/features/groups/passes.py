@@ -359,7 +359,7 @@ def _failures(messages: Sequence[Message]) -> Iterator[ToolResult]:
 
 def _failed_calls(messages: Sequence[Message]) -> Iterator[str]:
     """A line for each call that failed; for equal ones, one line with their number."""
-    arguments: Mapping[str, str] = {call.call_id: call.own_arguments for one in messages for call in one.calls}
+    arguments: Mapping[str, str] = {call.call_id: call.own_arguments for message in messages for call in message.calls}
     counts = Counter(
         f"- {result.name} with {_cut(arguments.get(result.call_id, '?'))}: {_cut(result.text)}"
         for result in _failures(messages)

@@ -49,12 +49,12 @@ class GroupReply:
     @property
     def text(self) -> str:
         """All speeches, each after its speaker's name: `Anna: ...`."""
-        return "\n\n".join(f"{one.speaker.name}: {one.reply.text}" for one in self._speeches if one.reply)
+        return "\n\n".join(f"{speech.speaker.name}: {speech.reply.text}" for speech in self._speeches if speech.reply)
 
     @property
     def answer(self) -> str:
         """The last speech: a supervisor's answer, or what ended the talk."""
-        return next((one.reply.text for one in reversed(self._speeches) if one.reply), "")
+        return next((speech.reply.text for speech in reversed(self._speeches) if speech.reply), "")
 
     @property
     def stop_reason(self) -> GroupStopReason:
@@ -74,7 +74,7 @@ class GroupReply:
     @property
     def _speeches(self) -> list[SpeakerReply]:
         """The replies with a text, without the choices of a manager."""
-        return [one for one in self.replies if one.speaker.task != "choose" and one.reply and one.reply.text]
+        return [reply for reply in self.replies if reply.speaker.task != "choose" and reply.reply and reply.reply.text]
 
     @classmethod
     def of(cls, events: list[GroupEvent]) -> GroupReply:

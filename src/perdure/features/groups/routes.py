@@ -184,7 +184,7 @@ async def modify_message(
     edited = await library.groups.by_id(group_id).edit_message(message_id, part, parts)
     display = Display(use_assistant_message=part in (None, "assistant"))
     kind = "assistant_message" if body.message_type == "message" else body.message_type
-    return next(one for one in wire.entry_shapes(*edited, display) if one["message_type"] == kind)
+    return next(shape for shape in wire.entry_shapes(*edited, display) if shape["message_type"] == kind)
 
 
 @router.patch("/v1/groups/{group_id}/reset-messages")

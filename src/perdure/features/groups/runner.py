@@ -266,7 +266,7 @@ def _speaker_at(state: GroupLog, place: int) -> Speaker | None:
         return None
     action = next_action(replace(state, turn=replace(state.turn, cancel_requested=False)))
     speakers = action.speakers if isinstance(action, SpeakAction) else ()
-    return next((one for one in speakers if one.place == place), None)
+    return next((speaker for speaker in speakers if speaker.place == place), None)
 
 
 def _list_unended(tx: Tx) -> list[tuple[GroupTurn, list[Agent]]]:

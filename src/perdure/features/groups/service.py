@@ -155,7 +155,7 @@ class AsyncGroups(AsyncPart):
     async def _ids_of(self, agents: Sequence[HasAgentId | str]) -> tuple[AgentId, ...]:
         """The ids of agents. Raises: NotFound."""
         resolve = AllAgents(self._app).resolve
-        return tuple([(await resolve(one)).id if isinstance(one, str) else one.id for one in agents])
+        return tuple([(await resolve(agent)).id if isinstance(agent, str) else agent.id for agent in agents])
 
 
 class AsyncGroupById(AsyncPart):

@@ -141,7 +141,7 @@ def _closing(plan: GroupPlan, speaker: Speaker, labels: Mapping[AgentId, str], *
     token = plan.termination_token or ""
     if is_again:
         return _CHOOSES_AGAIN.format(agents=", ".join(labels[one.agent_id] for one in plan.participants), token=token)
-    agents = "\n".join(f"- {one.name} ({one.agent_id})" for one in plan.participants)
+    agents = "\n".join(f"- {participant.name} ({participant.agent_id})" for participant in plan.participants)
     return _CHOOSES.format(agents=agents, token=token)
 
 

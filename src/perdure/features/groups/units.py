@@ -216,7 +216,7 @@ def _share_blocks(tx: Tx, group: Group, block_ids: Sequence[BlockId]) -> None:
 
 def _parse_ids(name: str, values: Any) -> tuple[Any, ...]:
     """The ids in a field `name` as a tuple. Raises: InvalidInput: it is no list, or an item is no text."""
-    if not isinstance(values, list | tuple) or not all(isinstance(one, str) for one in values):
+    if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
         raise InvalidInput(f"{name} is {values!r:.80}: give a list of ids")
     return tuple(values)
 

@@ -183,7 +183,7 @@ def outcome_of(run: Run, messages: Sequence[Message]) -> PassOutcome:
 
 def last_words(messages: Sequence[Message]) -> str:
     """Return the last text that an agent said in a run; empty if it said nothing."""
-    said = [one.text.strip() for one in messages if one.role == "assistant" and one.kind == "message"]
+    said = [message.text.strip() for message in messages if message.role == "assistant" and message.kind == "message"]
     return next((text for text in reversed(said) if text), "")
 
 

@@ -29,7 +29,7 @@ from perdure.storage.tables.table import OWN_AGENT, Table, first, own_agent
 
 def _store_plan(plan: GroupPlan) -> str:
     fields = {name: getattr(plan, name) for name in plan.__slots__}
-    members = [_fields_of(one) for one in plan.participants]
+    members = [_fields_of(participant) for participant in plan.participants]
     return row_format.dump({**fields, "participants": members, "manager": plan.manager and _fields_of(plan.manager)})
 
 
@@ -40,7 +40,7 @@ def _fields_of(member: GroupMember) -> dict[str, Any]:
 def _load_plan(text: str) -> GroupPlan:
     """Read a plan from its JSON, as `_store_plan` writes it."""
     fields: Mapping[str, Any] = row_format.load(text)
-    participants = tuple(GroupMember(**one) for one in fields["participants"])
+    participants = tuple(GroupMember(**member) for member in fields["participants"])
     manager = None if fields["manager"] is None else GroupMember(**fields["manager"])
     return GroupPlan(**{**fields, "participants": participants, "manager": manager})
 

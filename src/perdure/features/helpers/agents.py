@@ -181,8 +181,8 @@ def _agent_fields(tx: Tx, parent: Agent, helper: Helper) -> dict[str, Any]:
     settings |= {
         name: one.of_companions for name, (_, one) in feature_settings().items() if one.of_companions is not None
     }
-    rules = [one for one in parent.settings.get("tool_rules", ()) if one["type"] == "requires_approval"]
-    rules = [one for one in rules if one["tool_name"] in helper.tools]
+    rules = [rule for rule in parent.settings.get("tool_rules", ()) if rule["type"] == "requires_approval"]
+    rules = [rule for rule in rules if rule["tool_name"] in helper.tools]
     return {
         "name": _NO_NAME.sub("-", f"{parent.name[:120]} - {helper.name}")[:200],
         "fields": {
@@ -196,7 +196,7 @@ def _agent_fields(tx: Tx, parent: Agent, helper: Helper) -> dict[str, Any]:
         "tools": list(helper.tools),
         "shares": shares,
         "blocks": shown,
-        "archives": [one.id for one in tx.archives.list_by_agent(parent.id)] if shares else [],
+        "archives": [archive.id for archive in tx.archives.list_by_agent(parent.id)] if shares else [],
         "folders": folders,
     }
 
@@ -222,7 +222,7 @@ def _set_belongings(tx: Tx, helper_id: AgentId, wanted: Mapping[str, Any], ports
             tx.blocks.detach(helper_id, block_id)
     tx.blocks.attach(helper_id, *(one for one in wanted["blocks"] if one not in own))
     if wanted["shares"]:
-        archives = [one.id for one in tx.archives.list_by_agent(helper_id)]
+        archives = [archive.id for archive in tx.archives.list_by_agent(helper_id)]
         for archive_id in archives:
             if archive_id not in wanted["archives"]:
                 tx.archives.detach(helper_id, archive_id)

@@ -136,7 +136,7 @@ def load_roster(tx: Tx, agent: Agent, only: Sequence[str] | None = None) -> Rost
     unused = {name for names in UNUSED_TOOLS(tx) for name in names}
     tools = [one for one in tx.tools.list_by_agent(agent.id) if only is None or one.name in only]
     tools = [one for one in tools if one.name not in unused]
-    allowed = [one for one in tools if all(map(policy.allows_tool, names_elsewhere(one.name)))]
+    allowed = [tool for tool in tools if all(map(policy.allows_tool, names_elsewhere(tool.name)))]
     allowed = [one for one in allowed if one.name != SEND_MESSAGE]
     codes = tx.tools.codes([one.id for one in allowed if one.spec.kind == "custom"])
     writing = {one.name for one in allowed if one.spec.kind == "memory" and tool_writes_memory(one.name)}

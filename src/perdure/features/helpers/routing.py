@@ -62,7 +62,7 @@ class ModelUnknown(ToolError):
 
     def __init__(self, name: str, source: ModelSource, known: Iterable[str]) -> None:
         handles = list(known)
-        names = {one.partition("/")[2]: one for one in handles} | {one: one for one in (*FAMILIES, *handles)}
+        names = {handle.partition("/")[2]: handle for handle in handles} | {one: one for one in (*FAMILIES, *handles)}
         bare = _BRACKET.sub("", name[:80].lower())
         is_family = names.pop(ALIASES.get(bare, bare), None) in FAMILIES
         what = "none of that family is there" if is_family else "no model that is there is called so"
@@ -143,13 +143,13 @@ def family_of(handle: str) -> ModelFamily | None:
 
 def _members(family: ModelFamily, known: Sequence[str], is_there: Callable[[str], bool]) -> Sequence[str]:
     """Return the known models of a family; if none is known, those of its list that can be used."""
-    return [one for one in known if family.has(one)] or [one for one in family.models if is_there(one)]
+    return [one for one in known if family.has(one)] or [model for model in family.models if is_there(model)]
 
 
 def _step_down(choice: ModelChoice, members: Sequence[str], allows: Callable[[str], bool]) -> ModelChoice:
     """Return the newest allowed model of the same family that is not newer. Raises: ModelForbidden."""
     version = version_of(choice.model).number
-    lower = [one for one in members if version_of(one).number <= version and allows(one)]
+    lower = [member for member in members if version_of(member).number <= version and allows(member)]
     if not lower:
         family = family_of(choice.model)
         raise ModelForbidden(choice.model, None if family is None else family.name)

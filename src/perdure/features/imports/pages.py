@@ -42,7 +42,7 @@ async def import_file(request: Request, library: AsyncPerdure) -> Notice:
 
 async def load_waiting(request: Request, library: AsyncPerdure) -> Sequence[Data]:
     """The tools that the agent gets once a person has read their code."""
-    return [asdict(one) for one in await library.imports.unreviewed_tools(agent_id_of(request))]
+    return [asdict(tool) for tool in await library.imports.unreviewed_tools(agent_id_of(request))]
 
 
 async def enable(request: Request, library: AsyncPerdure) -> Notice:

@@ -147,7 +147,7 @@ def is_own(tx: Tx, agent_id: AgentId, key: str) -> bool:
 
 def own_passages(tx: Tx, agent_id: AgentId, keys: Sequence[str]) -> set[str]:
     """Return which of these are the ids of passages that the agent has itself."""
-    archives = {one.id for one in tx.archives.list_by_agent(agent_id)}
+    archives = {archive.id for archive in tx.archives.list_by_agent(agent_id)}
     return {id_ for id_, (owner, _) in tx.passages.find_places(list(map(PassageId, keys))).items() if owner in archives}
 
 
@@ -210,7 +210,7 @@ def _title(found: SourceConversation) -> str | None:
 
 def _digest_of(messages: Sequence[ImportedMessage]) -> str:
     """Return a digest of the messages' texts."""
-    return hash_of(*(one.text for one in messages))
+    return hash_of(*(message.text for message in messages))
 
 
 def _make_conversation(
@@ -218,7 +218,7 @@ def _make_conversation(
 ) -> None:
     """Make a conversation without messages, unless it is the agent's first one, and note it. Raises: NotFound."""
     if not found.is_first:
-        at = found.created_at or min((one.occurred_at for one in found.messages), default=inputs.now)
+        at = found.created_at or min((message.occurred_at for message in found.messages), default=inputs.now)
         title = _title(found)
         made = tx.conversations.add(agent_id, conversation_id, at=at, summary=title)
         tx.of(ImportedItems).put(agent_id, {TITLE + conversation_id: hash_of(title or "")})
@@ -326,7 +326,7 @@ def put_passages(
 ) -> PassageCounts:
     """Add passages that were never imported, and update those whose text has changed at the source but not here; with
     `facts` have them read by extraction. With `dry` only count. Raises: NotFound, TooMany, InvalidInput."""
-    by_id = {one.id: one for one in passages}
+    by_id = {passage.id: passage for passage in passages}
     found, places = tx.of(ImportedItems).find(agent_id, [*by_id]), tx.passages.find_places([*by_id])
     known = {id_ for id_, digest in found.items() if digest != WITHDRAWN}
     new = [one for id_, one in by_id.items() if id_ not in known and id_ not in places]

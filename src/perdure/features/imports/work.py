@@ -268,8 +268,8 @@ class ImportWork:
         view; return how many were stored. Raises: ConversationBusy, ApprovalPending."""
         agent, ids = self._library.agent_of(agent_id), message_ids(agent_id, conversation_id, hidden)
         for newest_first in (False, True):
-            for one in await agent.messages(conversation=conversation_id, limit=1, newest_first=newest_first):
-                if one.id not in ids:
+            for message in await agent.messages(conversation=conversation_id, limit=1, newest_first=newest_first):
+                if message.id not in ids:
                     self.report.leave_out(RESET, len(hidden))
                     return 0
         imported: int = (await add(hidden)).imported
@@ -281,7 +281,7 @@ class ImportWork:
         limit = self._app.settings.message_limit_chars
         messages = [*_with_ids(found.messages, self._seen.setdefault((found.agent, found.id), Counter()))]
         end = len(messages) - found.waiting
-        kept = [one for one in messages[:end] if len(one.text) <= limit] + messages[end:]
+        kept = [message for message in messages[:end] if len(message.text) <= limit] + messages[end:]
         if len(kept) < len(messages):
             self.report.leave_out(TOO_LONG.format(limit=limit), len(messages) - len(kept))
         return await self._forgotten.redact(agent_id, kept)
@@ -300,7 +300,7 @@ class ImportWork:
         if agent_id:
             numbers = {one.id: (key, at) for key, each in made.items() for at, one in enumerate(each, 1)}
             moved = await self._store.read(units.moved_passages, agent_id, self._source, numbers)
-            passages = [replace(one, id=moved.get(one.id, one.id)) for one in passages]
+            passages = [replace(passage, id=moved.get(passage.id, passage.id)) for passage in passages]
         kept = await self._forgotten.without(agent_id, passages)
         report.leave_out(FORGOTTEN, len(passages) - len(kept))
         passages = [*kept]

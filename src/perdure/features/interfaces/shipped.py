@@ -65,7 +65,7 @@ class CallbackInterface(AgentInterface):
     def __init__(self, **callbacks: Callable[..., Any]) -> None:
         for name, callback in callbacks.items():
             if name.startswith("_") or not hasattr(AgentInterface, name):
-                names = ", ".join(one for one in vars(AgentInterface) if not one.startswith("_"))
+                names = ", ".join(var for var in vars(AgentInterface) if not var.startswith("_"))
                 raise TypeError(f"an interface has no method {name!r:.80}: there are {names}")
             setattr(self, name, callback)
 

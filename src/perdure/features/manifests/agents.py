@@ -142,11 +142,11 @@ def describe_agent(work: ApplyWork, agent: Agent) -> dict[str, Any]:
     found |= {"metadata": dict(agent.metadata), "settings": settings, "agent_type": agent.agent_type}
     found["tools"] = [tool.spec.name for tool in tx.tools.list_by_agent(agent.id)]
     archives = tx.archives.list_by_agent(agent.id)
-    found["archives"] = [work.name_of("archives", one.id, one.name) for one in archives]
+    found["archives"] = [work.name_of("archives", archive.id, archive.name) for archive in archives]
     blocks = tx.blocks.list_by_agent(agent.id)
     shared = {one.id: name for one in blocks if (name := work.name_of("blocks", one.id, ""))}
     found["shared_blocks"] = [*shared.values()]
-    own = {one.label: describe_block(one) for one in blocks if one.id not in shared}
+    own = {block.label: describe_block(block) for block in blocks if block.id not in shared}
     found["blocks"] = {label: {k: v for k, v in one.items() if k != "label"} for label, one in own.items()}
     return found | {"companion": _companion_of(tx, agent.id)}
 

@@ -39,7 +39,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """A safe loader that keeps dates as texts."""
 
     yaml_implicit_resolvers: ClassVar = {
-        first: [one for one in resolvers if one[0] != f"{_CORE}timestamp"]
+        first: [resolver for resolver in resolvers if resolver[0] != f"{_CORE}timestamp"]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 

@@ -30,7 +30,7 @@ class GroupKind(Kind):
         """Return the fields of a group, as a manifest has them."""
         group = work.tx.of(Groups).get(id_)
         found: dict[str, Any] = {"kind": group.kind} | {name: getattr(group, name) for name in _LIMITS}
-        found["agents"] = [work.agent_name(one) for one in group.agent_ids]
+        found["agents"] = [work.agent_name(agent_id) for agent_id in group.agent_ids]
         found["manager"] = None if group.manager_agent_id is None else work.agent_name(group.manager_agent_id)
         found["shared_blocks"] = [work.name_of("blocks", one, one) for one in group.shared_block_ids]
         return found
@@ -53,7 +53,7 @@ class GroupKind(Kind):
         """The fields of a group as units take them. Raises: InvalidInput: there is no such agent or block."""
         found: dict[str, Any] = {name: thing.fields[name] for name in _LIMITS if name in thing.fields}
         if "agents" in thing.fields:
-            found["agent_ids"] = [work.agent(thing, f"agents.{one}", one) for one in thing.fields["agents"]]
+            found["agent_ids"] = [work.agent(thing, f"agents.{name}", name) for name in thing.fields["agents"]]
         if "manager" in thing.fields:
             found["manager_agent_id"] = work.agent(thing, "manager", thing.fields["manager"])
         if "shared_blocks" in thing.fields:

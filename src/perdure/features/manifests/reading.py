@@ -117,7 +117,7 @@ def _with_members(things: Sequence[ManifestObject]) -> Sequence[ManifestObject]:
         raise InvalidInput(f"{at}: the groups are a circle: {' → '.join(ring)}") from error
     members: dict[str, Sequence[str]] = {}
     for name in order:
-        own = [*groups[name].fields.get("agents", ()), *(one for part in parts[name] for one in members[part])]
+        own = [*groups[name].fields.get("agents", ()), *(member for part in parts[name] for member in members[part])]
         members[name] = [*dict.fromkeys(own)]
         if {"agents", "groups"} & (fields := dict(groups[name].fields)).keys():
             fields.pop("groups", None)

@@ -130,7 +130,7 @@ class Plan:
 
     def count(self, action: Action) -> int:
         """How many things are created, changed, restored or removed."""
-        return sum(one.action == action for one in self.changes)
+        return sum(change.action == action for change in self.changes)
 
 
 def digest_of(value: Any) -> str:

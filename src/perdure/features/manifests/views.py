@@ -43,8 +43,8 @@ def _change_lines(change: Change) -> Iterator[str]:
     """Yield the lines about one thing."""
     note = f" ({change.note})" if change.note else ""
     yield f"{_SIGNS[change.action]} {KINDS[change.kind]} {change.name!r} is {_DONE[change.action]}{note}"
-    for one in change.fields:
-        yield from _field_lines(one, is_new=change.action == "create")
+    for field in change.fields:
+        yield from _field_lines(field, is_new=change.action == "create")
 
 
 def _field_lines(change: FieldChange, *, is_new: bool) -> Iterator[str]:

@@ -57,7 +57,7 @@ def agent_document(work: ApplyWork, agent_id: AgentId) -> tuple[dict[str, Any], 
             server = tx.of(Servers).get(of_server.server_id)
             if server.name not in sections["mcp_servers"]:
                 described = McpServerKind().describe(work, server.id)
-                hidden += [f"{one} of MCP server {server.name!r}" for one in _take_secrets(described)]
+                hidden += [f"{secret} of MCP server {server.name!r}" for secret in _take_secrets(described)]
                 sections["mcp_servers"][server.name] = _short(described)
     fields = describe_agent(work, agent)
     fields["blocks"] = {label: _seeded(block) for label, block in fields["blocks"].items()}

@@ -35,4 +35,4 @@ def unused_tools(tx: Tx) -> Collection[str]:
     if not isinstance(settings := tx.limits, Settings):
         return ()
     servers = [one for one in tx.of(Servers).list() if why_unused(settings, one)]
-    return {tool.local_name for one in servers for tool in tx.of(Servers).tools(one.id)}
+    return {tool.local_name for server in servers for tool in tx.of(Servers).tools(server.id)}

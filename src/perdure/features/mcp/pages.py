@@ -147,7 +147,7 @@ async def load_of_agent(request: Request, library: AsyncPerdure) -> Sequence[Dat
             {
                 **attributes(server, "id", "name", "failure"),
                 "tools": [{**_tool_shape(one), "is_on": one.tool_id in own} for one in usable],
-                "waiting": sum(one.status in ("pending", "changed") for one in tools),
+                "waiting": sum(tool.status in ("pending", "changed") for tool in tools),
             }
         )
     return shapes

@@ -288,7 +288,7 @@ def _check_command(server: McpServer, environment: Mapping[str, str]) -> None:
     command = server.command
     if not isinstance(command, str) or not command.strip() or "\x00" in command:
         raise InvalidInput("a stdio server needs a command to run")
-    if len(server.args) > ARGUMENTS_MAX or any(not isinstance(one, str) or "\x00" in one for one in server.args):
+    if len(server.args) > ARGUMENTS_MAX or any(not isinstance(arg, str) or "\x00" in arg for arg in server.args):
         raise InvalidInput(f"the arguments of an MCP server are texts without NUL, at most {ARGUMENTS_MAX}")
     for name, value in environment.items():
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):

@@ -136,7 +136,7 @@ async def _list_of(agent: AsyncAgent, level: MemoryLevel, kind: str, limit: int)
         case "facts":
             return [fact_line(hit.fact) for hit in await agent.facts.page(Page(limit, ascending=False))]
         case "messages":
-            return [message_line(one, text_of(one.parts)) for one in await agent.messages(limit=limit)]
+            return [message_line(message, text_of(message.parts)) for message in await agent.messages(limit=limit)]
         case _:
             changes = sorted(await _changes_of(agent, level, limit), reverse=True)[:limit]
             return [f"{undo} {at:%Y-%m-%d %H:%M} {line_of(what)}" for at, undo, what in changes]
@@ -146,11 +146,11 @@ async def _changes_of(agent: AsyncAgent, level: MemoryLevel, limit: int) -> list
     """The newest changes of an agent's texts, blocks and facts: when, what `undo` takes back, what it was."""
     found = [
         (
-            one.created_at,
-            f"{level}:{one.number}",
-            f"{_WHAT.get(one.kind, '')}{one.text}" + " (undone)" * bool(one.undone_at),
+            correction.created_at,
+            f"{level}:{correction.number}",
+            f"{_WHAT.get(correction.kind, '')}{correction.text}" + " (undone)" * bool(correction.undone_at),
         )
-        for one in await agent.corrections(limit=limit)
+        for correction in await agent.corrections(limit=limit)
     ]
     for block in await agent.blocks.list():
         found += [

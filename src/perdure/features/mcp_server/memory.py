@@ -356,7 +356,7 @@ def check_sizes(tool: str, arguments: Mapping[str, Any]) -> int:
     for name, value in arguments.items():
         limit = OUTPUT_BYTES if (tool, name) == ("index_output", "text") else ARGUMENT_CHARS
         items = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else [value]
-        sizes[name] = sum(len(one) for one in items if isinstance(one, str))
+        sizes[name] = sum(len(item) for item in items if isinstance(item, str))
         if sizes[name] > limit:
             raise InvalidInput(f"{name:.80} has {sizes[name]:,} characters, the limit is {limit:,}. Nothing was done.")
         if len(items) > LIST_ITEMS:
@@ -408,7 +408,7 @@ async def _forget(level: MemoryLevel, agent: AsyncAgent, id: str) -> str:
         hit = await _get_own_fact(agent, id)
         sources = (await agent.facts.history(FactId(id))).sources
         await agent.facts.delete(FactId(id))
-        kept = "".join(f"\nIts source stays: {one.ref}" for one in sources if one.ref != one.id)
+        kept = "".join(f"\nIts source stays: {source.ref}" for source in sources if source.ref != source.id)
         return f"Forgotten ({level}): {hit.fact.text}{kept}\nTo undo: memory_forget(undo='{id}')."
     facts = await agent.facts.list_supported(id)
     if is_id("passage", id):

@@ -59,7 +59,7 @@ async def read_push(repository: Repository, head: str, new: str) -> Sequence[Pus
             message=texts[pair[1]].partition(b"\n\n")[2].decode("utf-8", "replace").strip()[:MESSAGE_CHARS],
             files=dict.fromkeys([one.moved_from for one in differences[pair] if one.moved_from])
             | {one.path: _text(one, texts) for one in differences[pair]},
-            moved={one.path: one.moved_from for one in differences[pair] if one.moved_from},
+            moved={difference.path: difference.moved_from for difference in differences[pair] if difference.moved_from},
         )
         for pair in pairs
     ]

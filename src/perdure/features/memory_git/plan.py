@@ -103,8 +103,8 @@ class _Planner:
         self._blocks = tx.blocks.list_by_agent(agent.id)
         self._skills = tx.of(Skills).list(agent.id)
         archives = tx.archives.list_by_agent(agent.id)
-        passages = (row for one in archives for row in tx.passages.page(one.id, where=_NOTES, limit=NOTES_READ))
-        self._notes = [note for one in passages if (note := note_of(one)) is not None]
+        passages = (row for archive in archives for row in tx.passages.page(archive.id, where=_NOTES, limit=NOTES_READ))
+        self._notes = [note for passage in passages if (note := note_of(passage)) is not None]
         self._files = tx.of(MemoryGit).files(agent.id)
         self.horizon: datetime | None = None
 
@@ -117,8 +117,8 @@ class _Planner:
 
     def deletions(self) -> Iterator[NewCommit]:
         """What the agent no longer has: the files go."""
-        there = {("block", one.id) for one in self._blocks} | {("skill", str(one.seq)) for one in self._skills}
-        there |= {("note", one.id) for one in self._notes} | {("file", path) for path in self._files}
+        there = {("block", block.id) for block in self._blocks} | {("skill", str(skill.seq)) for skill in self._skills}
+        there |= {("note", note.id) for note in self._notes} | {("file", path) for path in self._files}
         for path, one in self._history.entries.items():
             if (one.kind, one.thing) not in there:
                 who = _author(PERDURE, self._agent.id)

@@ -71,7 +71,7 @@ class GitHistory:
     def moved_to(self, head: str, entries: Mapping[str, HeadFile]) -> GitHistory:
         """This history with another head, at which there are these files."""
         there = {one.thing for one in entries.values()}
-        left = {**self.left, **{one.thing: one.version for one in self.entries.values() if one.version}}
+        left = {**self.left, **{entry.thing: entry.version for entry in self.entries.values() if entry.version}}
         left = {thing: version for thing, version in left.items() if thing not in there}
         return replace(self, head=head, entries=entries, left=left)
 

@@ -120,7 +120,7 @@ def _check_room(tx: Tx, agent_id: AgentId) -> None:
     tx.agents.lock(agent_id)
     tx.agents.model(agent_id)
     archives = tx.archives.list_by_agent(agent_id)
-    if sum(len(tx.passages.seqs(one.id, where=NOT_ARCHIVED)) for one in archives) < NOTES_MAX:
+    if sum(len(tx.passages.seqs(archive.id, where=NOT_ARCHIVED)) for archive in archives) < NOTES_MAX:
         return  # counting passages is quicker than reading notes
     if (count := count_notes(tx, agent_id)) >= NOTES_MAX:
         raise InvalidInput(
@@ -133,5 +133,5 @@ def count_notes(tx: Tx, agent_id: AgentId) -> int:
     """How many notes an agent has that are not archived. Raises: NotFound: no such agent."""
     tx.agents.model(agent_id)
     archives = tx.archives.list_by_agent(agent_id)
-    pages = (tx.passages.page(one.id, where=NOT_ARCHIVED, limit=FOUND_MAX) for one in archives)
+    pages = (tx.passages.page(archive.id, where=NOT_ARCHIVED, limit=FOUND_MAX) for archive in archives)
     return sum(note_of(passage) is not None for page in pages for passage in page)

@@ -191,7 +191,7 @@ def get_note(passage: Passage) -> Note:
 
 def check_note_tags(kind: NoteKind, tags: Sequence[str]) -> Sequence[str]:
     """Return a writer's own tags for a note of a kind. Raises: InvalidInput: one is the name of another kind."""
-    own = [tag for one in as_tags(tags) if (tag := one.strip()) not in (NOTE_TAG, kind.name)]
+    own = [tag for given in as_tags(tags) if (tag := given.strip()) not in (NOTE_TAG, kind.name)]
     if other := next((tag for tag in own if tag in note_kinds()), ""):
         raise InvalidInput(
             f"tag {other!r} is the name of a kind of notes, and this one is of {kind.name!r}: leave it out"

@@ -217,7 +217,7 @@ class ChatWriter(AnswerWriter):
         return super().of_reply(reply)
 
     def whole(self, items: Iterable[AnswerPart], outcome: AnswerEnd) -> dict[str, Any]:
-        said = [one.said for one in items]
+        said = [item.said for item in items]
         calls = [_call_shape(one) for one in said if isinstance(one, ToolCall)]
         text = "\n".join(one for one in said if isinstance(one, str))
         message = {"role": "assistant", "content": text, "refusal": None, **({"tool_calls": calls} if calls else {})}

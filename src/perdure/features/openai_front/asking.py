@@ -54,7 +54,7 @@ class AgentRequest:
         messages = self.body.messages
         return Chat(
             texts=[ChatText(one.role, one.said) for one in messages if one.role in ("user", "assistant")],
-            results=[one.tool_call_id or "" for one in messages[self.body.newest :] if one.role == "tool"],
+            results=[message.tool_call_id or "" for message in messages[self.body.newest :] if message.role == "tool"],
             system=self.body.system,
             anchor=self.anchor,
             key=principal_of(self.request).key_id or "",
@@ -80,9 +80,9 @@ class AgentRequest:
         """Return the request with what was said in its conversation before, or up to the answer that it follows, as an
         outside model knows only what it is sent. Raises: NotFound."""
         texts = await chats.earlier_texts(self.chat, behind)
-        said = [{"role": one.role, "content": one.text} for one in texts]
+        said = [{"role": text.role, "content": text.text} for text in texts]
         messages = self.sent["messages"]  # of which only the instructions stand before
-        roles = [one["role"] in ("system", "developer") for one in messages]
+        roles = [message["role"] in ("system", "developer") for message in messages]
         first = [*roles, False].index(False)
         sent = {**self.sent, "messages": [*messages[:first], *said, *messages[first:]]}
         return replace(self, sent=sent, body=parse_chat(sent))
@@ -139,7 +139,7 @@ async def _with_texts_of_files(app: App, body: ChatRequest) -> ChatRequest:
     for place in range(body.newest, len(messages)):
         parts = messages[place].content
         if parts and not isinstance(parts, str) and any(one.get("type") == "file" for one in parts):
-            read = [await _read(app, one, f"messages.{place}") for one in parts]
+            read = [await _read(app, part, f"messages.{place}") for part in parts]
             messages[place] = messages[place].model_copy(update={"content": read})
     return body.model_copy(update={"messages": messages})
 

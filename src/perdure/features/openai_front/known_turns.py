@@ -34,7 +34,7 @@ class KnownTurn:
     @property
     def answer(self) -> str:
         """What the agent said in it."""
-        texts = [one.text for one in self.messages if one.role == "assistant" and one.text.strip()]
+        texts = [message.text for message in self.messages if message.role == "assistant" and message.text.strip()]
         return in_one_form("\n".join(texts))
 
     @property

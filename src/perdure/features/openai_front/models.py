@@ -36,7 +36,7 @@ class ModelCards(WireShape):
 async def list_cards(library: AsyncPerdure) -> Sequence[ModelCard]:
     """The agents, newest first, and the models that can be used now; of agents with one name each has its id."""
     agents = await library.all_agents.page(AgentFilter(hidden=False), Page(AGENTS_MAX, ascending=False))
-    shown = [one for one in agents if not any(tag.startswith(OWN_TAGS) for tag in one.tags)]
+    shown = [agent for agent in agents if not any(tag.startswith(OWN_TAGS) for tag in agent.tags)]
     names = Counter(one.name for one in shown)
     await library.handles.reload()
     own = [_card(one.name if names[one.name] == 1 else one.id, one) for one in shown]

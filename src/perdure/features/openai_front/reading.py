@@ -35,7 +35,7 @@ class AnswerObserver:
         except ModelError as error:
             self.failure = error
             return []
-        return [one.text for one in deltas if isinstance(one, ModelDelta) and one.kind == "text"]
+        return [delta.text for delta in deltas if isinstance(delta, ModelDelta) and delta.kind == "text"]
 
     @property
     def is_whole(self) -> bool:

@@ -61,8 +61,8 @@ class ResponseRequest(AnswerOptions):
     @property
     def references(self) -> Sequence[MessageId]:
         """The messages of earlier answers that it names by their ids."""
-        names = [str(one.get("id", "")) for one in self.items if one.get("type") == "item_reference"]
-        return [message_id_of(one) for one in names if one.startswith(MESSAGE)]
+        names = [str(item.get("id", "")) for item in self.items if item.get("type") == "item_reference"]
+        return [message_id_of(name) for name in names if name.startswith(MESSAGE)]
 
     def chat(self, known: Mapping[MessageId, str]) -> dict[str, Any]:
         """The body of the same request to the chat API. `known`: the texts of `references`. Raises: InvalidInput."""
@@ -71,7 +71,7 @@ class ResponseRequest(AnswerOptions):
             form = {"type": "json_schema", "json_schema": {k: v for k, v in form.items() if k != "type"}}
         choice = self.tool_choice
         fields = {
-            "tools": [_nested(one) for one in self.tools or ()] or None,
+            "tools": [_nested(tool) for tool in self.tools or ()] or None,
             "tool_choice": choice if choice is None or isinstance(choice, str) else _nested(choice),
             "response_format": form,
             "reasoning_effort": (self.reasoning or {}).get("effort"),
@@ -110,7 +110,7 @@ class ResponseRequest(AnswerOptions):
     def echo(self, **shown: Any) -> dict[str, Any]:
         """What a `Response` shows of the request."""
         if self.tools:
-            tools = [{"parameters": None, "strict": None, "type": "function", **one} for one in self.tools]
+            tools = [{"parameters": None, "strict": None, "type": "function", **tool} for tool in self.tools]
             shown |= {"tools": tools, "tool_choice": self.tool_choice or "auto"}
         if self.text is not None:
             shown["text"] = {"format": {"type": "text"}} | self.text.non_null()

@@ -318,7 +318,7 @@ class ChatUnits:
             helps = "ask an administrator for a key with a higher message_chars"
             raise MessageTooLarge(size=size, limit=most_chars, whose="this key", helps=helps)
         importer, limit = Importer(self.agent_id, conversation.id), self.inputs.settings.message_limit_chars
-        drafts = [importer.draft(imported_message(one, limit_chars=limit)) for one in messages]
+        drafts = [importer.draft(imported_message(message, limit_chars=limit)) for message in messages]
         return bool(drafts) and import_in_unit(tx, self.agent_id, conversation.seq, drafts, self.inputs)
 
 

@@ -154,7 +154,7 @@ class Chat:
     @property
     def sends_again(self) -> bool:
         """Whether it sends something that was said before: an answer, or the words before a call."""
-        answers = [one.text for one in self.texts if one.role == "assistant"]
+        answers = [text.text for text in self.texts if text.role == "assistant"]
         return any(answers) or bool(answers and self.texts[0].role == "user")
 
     def window_digest(self, place: int) -> str:
@@ -178,7 +178,7 @@ class Chat:
     def new(self) -> Sequence[str]:
         """The users' messages after the last answer."""
         roles = [one.role for one in self.texts]
-        return [one.text for one in self.texts[len(roles) - [*reversed(roles), "assistant"].index("assistant") :]]
+        return [text.text for text in self.texts[len(roles) - [*reversed(roles), "assistant"].index("assistant") :]]
 
     @functools.cached_property
     def turns(self) -> Sequence[ChatTurn]:

@@ -236,7 +236,7 @@ def recalled_texts(tx: Tx, run: Run, text: str) -> tuple[RecalledText, ...]:
     sources: Sequence[Mapping[str, Any]] = ()
     after = 0
     while events := tx.events.list(run.key, after=after):
-        sources = next((one.event.sources for one in events if isinstance(one.event, MemoryRecalled)), sources)
+        sources = next((event.event.sources for event in events if isinstance(event.event, MemoryRecalled)), sources)
         after = events[-1].seq
     pieces = {int(match[1]): match[2].replace("\n  ", "\n") for match in _PIECE.finditer(text)}
     return tuple(
@@ -295,9 +295,9 @@ def find_evidence(origin: AnswerOrigin) -> list[RequestPiece]:
     question less, which an answer repeats anyway.
     """
     answer = _words(origin.text)
-    asked = next((_words(one.text) for one in reversed(origin.messages) if one.role == "user"), frozenset())
+    asked = next((_words(message.text) for message in reversed(origin.messages) if message.role == "user"), frozenset())
     pieces = [replace(one, words=found) for one in _pieces(origin) if (found := answer & _words(one.text))]
-    held = Counter(word for one in pieces for word in one.words)
+    held = Counter(word for piece in pieces for word in piece.words)
     weights = {word: (ASKED_WEIGHT if word in asked else 1) / count for word, count in held.items()}
 
     def weight(words: frozenset[str]) -> float:

@@ -240,7 +240,7 @@ async def undo(
         state = "undone" if one.undone_at else plural(one.items, "change")
         table.add_row(str(one.number), local_time(one.created_at), fold(visible(one.text), EXCERPT_CHARS), state)
     names = ("number", "kind", "text", "created_at", "undone_at")
-    view.show([fields(one, *names, changes="items") for one in corrections], table)
+    view.show([fields(correction, *names, changes="items") for correction in corrections], table)
     more = f"`perdure undo {shell_word(agent.name)} NUMBER` undoes one of them."
     view.hint(more if corrections else "Nothing was forgotten or corrected yet.")
 
@@ -287,7 +287,7 @@ def forget_shape(agent: AsyncAgent, preview: ForgetPreview, result: ForgetResult
 def show_undone(view: Output, result: UndoResult) -> None:
     """Show what was undone, and what was not."""
     text = fold(visible(result.correction.text), EXCERPT_CHARS)
-    conflicts = (Text(f"not undone: {visible(one)}", "yellow") for one in result.conflicts)
+    conflicts = (Text(f"not undone: {visible(conflict)}", "yellow") for conflict in result.conflicts)
     shape = {"undone": result.correction.number, "restored": result.restored, "conflicts": list(result.conflicts)}
     view.show(shape, Text(f"Undone in {plural(result.restored, 'place')}: {text}"), *conflicts)
 

@@ -67,7 +67,7 @@ async def erase(
     preview = await find_mentions(ports, agent_id, text_or_id, progress=progress)
     agents = [agent_id, *preview.shared_with]
     owners = await ports.store.read(lambda tx: tx.owners.list(agent_id))
-    targets = targets_of([*owners, *(("agents", one) for one in agents)])
+    targets = targets_of([*owners, *(("agents", agent) for agent in agents)])
     now = ports.clock.now()
 
     def begin(tx: Tx) -> Erasure:

@@ -125,7 +125,7 @@ def _scan_page(
     messages: Mapping[int, Message] = {}
     if table in ("messages", "message_revisions") and page.found:
         seqs = sorted({int(found.key[0]) for found in page.found})
-        messages = {one.seq: one for one in tx.messages.list_by_seqs(AgentId(owner_id), seqs)}
+        messages = {message.seq: message for message in tx.messages.list_by_seqs(AgentId(owner_id), seqs)}
     spots = [
         TextLocation(table, owner_id, found.key, _mention(tx, table, owner_id, found, redactor, messages))
         for found in page.found

@@ -122,7 +122,7 @@ def _forget_waiting(
 ) -> tuple[Correction | None, Sequence[Place]]:
     """Take the text out of what features have not read yet, with `news` also of what they will tell the agent."""
     tx.agents.lock(agent_id)
-    items = [item for one in keepers() for item in one.forget_unread(tx, agent_id, redactor, at, news=news)]
+    items = [item for keeper in keepers() for item in keeper.forget_unread(tx, agent_id, redactor, at, news=news)]
     if items:
         correction = record(tx, agent_id, "forget", redactor.text, items, at=at, correction=correction)
     return correction, [item.kind for item in items]

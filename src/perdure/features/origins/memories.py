@@ -148,7 +148,7 @@ class MemoryOrigins:
         if not found:
             is_file = isinstance(new, Passage) and "file_id" in new.source
             return ("file" if is_file else author.label), ()
-        return found[0].label, tuple(one for one in found[0].sources if not one.source.is_trusted)
+        return found[0].label, tuple(source for source in found[0].sources if not source.source.is_trusted)
 
     def _name_of(self, author: Author) -> str | None:
         """The name of the agent that wrote; None: it was none, or it is deleted."""
@@ -211,10 +211,10 @@ class MemoryOrigins:
     def _corrections_of(self, passage: Passage) -> list[tuple[Correction, CorrectionItem]]:
         """Return the corrections that changed a passage, oldest first, without one that added it."""
         found = [
-            one
+            correction
             for agent_id in self.tx.owners.list_agents("archives", passage.archive_id)
-            for one in self.tx.corrections.list_of(agent_id, "passage", passage.id)
-            if one[1].before
+            for correction in self.tx.corrections.list_of(agent_id, "passage", passage.id)
+            if correction[1].before
         ]
         return sorted(found, key=lambda one: one[0].created_at)
 

@@ -40,7 +40,7 @@ def _agent_table(place: Place, key: str, texts: str, owner: str = "agent_id", *,
 
 def _feature_tables(*, agents: bool) -> Mapping[str, TextUse]:
     """The tables with texts that features declare, by name: those of agents, or of other owners."""
-    found = [one for feature in find_features() for one in feature.text_tables]
+    found = [table for feature in find_features() for table in feature.text_tables]
     return {one.name: one for one in found if (one.owners == "agents") == agents}
 
 
@@ -203,8 +203,8 @@ class TextMentions(Table):
         if embedded:
             forget_texts(self._db, number, seqs)
             where = "agent_id = :agent_id AND seq = :seq AND removed = 0 AND kind = 'message'"
-            messages = [one for seq in seqs for one in read_rows(self._db, where, {"agent_id": agent_id, "seq": seq})]
-            queue_texts(self._db, number, [one.seq for one in messages if is_embedded(one)])
+            messages = [row for seq in seqs for row in read_rows(self._db, where, {"agent_id": agent_id, "seq": seq})]
+            queue_texts(self._db, number, [message.seq for message in messages if is_embedded(message)])
 
 
 def _texts_of_row(use: TextUse, row: Row) -> MatchedRow:

@@ -85,7 +85,7 @@ async def sources(request: Request, library: AsyncPerdure) -> Data:
         "sources": [_source_shape(one) for one in found],
         "chosen": chosen,
         "writes": [_write_shape(one) for one in writes],
-        "stands": any(one.stands for one in writes),
+        "stands": any(write.stands for write in writes),
     }
 
 

@@ -23,7 +23,7 @@ Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
 @router.get("/v1/agents/{agent_id}/memory-sources", tags=["agents"])
 async def list_sources(agent: ThisAgent, limit: Limit = 100) -> list[sources.SourceShape]:
     """List what the agent's memory came from, the source with the newest write first."""
-    return [sources.SourceShape.make(one) for one in await agent.sources.list(limit=limit)]
+    return [sources.SourceShape.make(source) for source in await agent.sources.list(limit=limit)]
 
 
 @router.get("/v1/agents/{agent_id}/memory-sources/writes", tags=["agents"])
@@ -73,7 +73,7 @@ async def list_corrections(
     agent: ThisAgent, limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = 20
 ) -> list[sources.CorrectionShape]:
     """List what was corrected or forgotten, the newest first."""
-    return [sources.CorrectionShape.make(one) for one in await agent.corrections(limit=limit)]
+    return [sources.CorrectionShape.make(correction) for correction in await agent.corrections(limit=limit)]
 
 
 @router.post("/v1/agents/{agent_id}/undo", tags=["agents"])

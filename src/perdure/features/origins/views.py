@@ -54,7 +54,7 @@ def _write_view(write: Write, *, with_text: bool) -> Iterator[RenderableType]:
         (f"{version}{verb} {visible(author[write.author])}", "bold"), (f"  {local_time(write.at)}", "dim")
     )
     if write.sources:
-        names = [visible(str(one.source)) for one in write.sources]  # the least trusted first
+        names = [visible(str(source.source)) for source in write.sources]  # the least trusted first
         yield Text(f"  may come from {first_names(names, SOURCES_SHOWN)}", style="yellow")
     if with_text and write.text is not None:
         yield indented(write.text)

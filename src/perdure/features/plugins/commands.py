@@ -99,8 +99,8 @@ def contents_lines(contents: PluginContents) -> Iterator[str]:
     for name, versions in record.dependencies.items():
         yield f"  needs the plug-in {name} {versions}"
     for kind, word in WORDS.items():
-        for one in contents.definitions.get(kind, ()):
-            yield f"  {word} {one.name}: {one.description[:200]}"
+        for definition in contents.definitions.get(kind, ()):
+            yield f"  {word} {definition.name}: {definition.description[:200]}"
     for hook in record.hooks:
         of = f" of {hook.matcher}" if hook.matcher else ""
         yield f"  RUNS at {hook.event}{of}: {hook.command}"

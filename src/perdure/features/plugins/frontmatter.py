@@ -68,7 +68,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """A safe loader that keeps dates as texts."""
 
     yaml_implicit_resolvers: ClassVar = {
-        first: [one for one in resolvers if one[0] != "tag:yaml.org,2002:timestamp"]
+        first: [resolver for resolver in resolvers if resolver[0] != "tag:yaml.org,2002:timestamp"]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
@@ -193,7 +193,7 @@ def _typed(key: str, value: Any, line: int) -> Any:
     if kind in ("names", "servers"):
         items = _ITEM.findall(value) if isinstance(value, str) else value
         if isinstance(items, list | tuple) and all(isinstance(one, str) for one in items):
-            return _checked_names(key, [name for one in items if (name := one.strip())], line)
+            return _checked_names(key, [name for item in items if (name := item.strip())], line)
     if kind == "flag" and isinstance(value, bool):
         return value
     if kind == "whole" and type(value) is int and 0 < value < 1e6:

@@ -49,7 +49,7 @@ class _CommandOfPlugin:
         if not self._matches(payload):
             return GO_ON
         try:
-            if all(one.folder != self._folder for one in active_plugins(self._settings)):
+            if all(plugin.folder != self._folder for plugin in active_plugins(self._settings)):
                 return GO_ON
         except InvalidInput as error:  # a guard does not go away because a file is broken
             return Verdict(block=str(error))

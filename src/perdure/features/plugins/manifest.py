@@ -152,8 +152,8 @@ def read_manifest(folder: Path, *, name: str) -> Manifest:
     if not is_name(own_name):
         raise whole.error(f"the name {own_name!r:.80} can't be used: {NAME_RULE}", "name")
     notes: list[str] = []
-    hooks = [one for part in _parts(folder, whole, "hooks", HOOKS_FILE) for one in _hooks(part, notes)]
-    servers = [one for part in _parts(folder, whole, "mcpServers", SERVERS_FILE) for one in _servers(part)]
+    hooks = [hook for part in _parts(folder, whole, "hooks", HOOKS_FILE) for hook in _hooks(part, notes)]
+    servers = [server for part in _parts(folder, whole, "mcpServers", SERVERS_FILE) for server in _servers(part)]
     for what, count, most in (("hooks", len(hooks), HOOKS_MAX), ("MCP servers", len(servers), SERVERS_MAX)):
         if count > most:
             raise whole.error(f"the plug-in has {count} {what}, the limit is {most}")

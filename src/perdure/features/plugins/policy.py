@@ -53,7 +53,7 @@ class Policy:
 
     def allows_tool(self, name: str) -> bool:
         """Whether helpers, commands and skills may use the tool."""
-        servers = (f"{one}__*" for one in self.denied_tools if one.startswith("mcp__"))  # all tools of each
+        servers = (f"{tool}__*" for tool in self.denied_tools if tool.startswith("mcp__"))  # all tools of each
         return _allows(name, None, (*self.denied_tools, *servers))
 
     def allows_plugin(self, name: str) -> bool:
@@ -111,7 +111,7 @@ def _read_policy(file: Path, *_state: int) -> Policy:
         found = _TOML_LINE.search(str(error))
         line = int(found[1]) if found else text.count("\n") + 1 if "end of document" in str(error) else 0
         raise FileInvalid(file, line, f"it can't be used: {error}") from error
-    known = [one.name for one in fields(Policy)]
+    known = [field.name for field in fields(Policy)]
     for name, value in shape.items():
         if name not in known:
             why = f"{name!r:.60} is not known; known are {', '.join(known)}"

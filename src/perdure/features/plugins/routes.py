@@ -32,7 +32,7 @@ async def list_plugins(library: Library) -> list[PluginShape]:
 async def list_definition_problems(agent: ThisAgent, library: Library) -> list[DefinitionProblemShape]:
     """List the files that define no helper, command or skill of an agent, each with its line and the reason."""
     found = await library.plugins.problems(agent.id)
-    return [DefinitionProblemShape.make(one, kind=kind) for kind, problems in found.items() for one in problems]
+    return [DefinitionProblemShape.make(problem, kind=kind) for kind, problems in found.items() for problem in problems]
 
 
 @router.get("/v1/plugins/{plugin_name}")

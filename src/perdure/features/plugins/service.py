@@ -298,7 +298,7 @@ def _server_options(server: PluginServer, folder: Path) -> Mapping[str, Any]:
         return {"url": server.url, "headers": headers, **({"transport": "sse"} if server.is_sse else {})}
     environment = {name: expand(value) for name, value in server.environment.items()}
     root = {"CLAUDE_PLUGIN_ROOT": str(folder)}
-    args = tuple(one.replace(ROOT_VARIABLE, str(folder)) for one in server.args)
+    args = tuple(arg.replace(ROOT_VARIABLE, str(folder)) for arg in server.args)
     return {
         "command": server.command.replace(ROOT_VARIABLE, str(folder)),
         "args": args,

@@ -54,4 +54,4 @@ class DefinitionProblemShape(WireShape, of=DefinitionProblem, fields="line why")
 
 def _names(plugin: PluginContents, kind: DefinitionKind) -> list[str]:
     """The names of a plug-in's definitions of a kind."""
-    return [one.name for one in plugin.definitions.get(kind, ())]
+    return [definition.name for definition in plugin.definitions.get(kind, ())]

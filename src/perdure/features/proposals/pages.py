@@ -23,7 +23,7 @@ async def proposals(request: Request, library: AsyncPerdure) -> Data:
     own = library.agent_of(agent.id)
     newest = await own.proposals.list(state=None, limit=DECIDED_SHOWN)
     return agent_frame(agent, "Proposals", "proposals") | {
-        "open": [_shape(one) for one in await own.proposals.list(limit=OPEN_SHOWN)],
+        "open": [_shape(proposal) for proposal in await own.proposals.list(limit=OPEN_SHOWN)],
         "decided": [_shape(one) for one in newest if one.state != "open"],
         "blocks": [attributes(block, "label", "is_protected") for block in await own.blocks.list()],
         "reason_chars": REASON_CHARS,

@@ -50,7 +50,7 @@ _Before = Annotated[int | None, Query(ge=1, le=NUMBER_MAX, description="Those be
 @router.get("/v1/proposals")
 async def list_all_proposals(library: Library, state: _State = None, limit: _Limit = 50) -> list[ProposalShape]:
     """List the proposals for the memory of all agents, newest first."""
-    return [ProposalShape.make(one) for one in await library.proposals.list(state=state, limit=limit)]
+    return [ProposalShape.make(proposal) for proposal in await library.proposals.list(state=state, limit=limit)]
 
 
 @router.get("/v1/agents/{agent_id}/proposals")

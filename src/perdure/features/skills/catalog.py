@@ -82,7 +82,7 @@ def file_skills(tx: Tx, agent: Agent) -> Definitions:
     why = "a tool has its name, which no skill shadows"
     problems = [DefinitionProblem(path=one.path, line=0, why=f"{one.name}: {why}") for one in clashes if one.path]
     by_name = {name: one for name, one in found.by_name.items() if one not in clashes}
-    free = {match_form(one.name) for one in clashes}
+    free = {match_form(clash.name) for clash in clashes}
     return replace(found, by_name=by_name, problems=[*found.problems, *problems], taken={*found.taken} - free)
 
 

@@ -28,7 +28,7 @@ async def turn_on(
     """Give an agent the tools of skills, and the rules for what it may keep."""
     await agent.skills.enable(learns=not read_only)
     shapes = await agent.skills.list()
-    view.show([skill_shape(one) for one in shapes], f"{visible(agent.name)} has {plural(len(shapes), 'skill')}.")
+    view.show([skill_shape(shape) for shape in shapes], f"{visible(agent.name)} has {plural(len(shapes), 'skill')}.")
     view.hint("`perdure skill list` shows them")
 
 
@@ -149,6 +149,6 @@ def _show_table(view: Output, skills: Sequence[SkillView], *, none: str = NO_SKI
         layer = one.layer if one.archived_at is None else f"{one.layer}, archived"
         numbers = (str(one.version or ""), str(one.uses.uses), str(one.uses.successes))
         table.add_row(*map(visible, (one.name, layer, *numbers, one.description)))
-    view.show([skill_shape(one) for one in skills], table if skills else none)
+    view.show([skill_shape(skill) for skill in skills], table if skills else none)
     if skills:
         view.hint("`perdure skill show NAME` prints one")

@@ -38,8 +38,8 @@ def copy_skills(tx: Tx, agent_id: AgentId, rows: FileRows) -> Sequence[SkillCopy
         SkillCopy(
             skill=skill,
             versions=tuple(
-                replace(one, evidence_id=None, run_id=None)
-                for one in reversed(tx.of(Skills).versions(skill)[:VERSIONS_MAX])
+                replace(version, evidence_id=None, run_id=None)
+                for version in reversed(tx.of(Skills).versions(skill)[:VERSIONS_MAX])
             ),
         )
         for skill in found
@@ -105,7 +105,7 @@ def hide_text(copies: Sequence[dict[str, Any]], text: HiddenText) -> None:
     """Take a forgotten text out of the skills of a file, which are still JSON."""
     skills = [one["skill"] for one in copies]
     text.redact(skills, ("name", "description", "text"), lambda row: text.is_old({"created_at": row["changed_at"]}))
-    text.redact([version for one in copies for version in one["versions"]], ("description", "text"), text.is_old)
+    text.redact([version for copy in copies for version in copy["versions"]], ("description", "text"), text.is_old)
 
 
 SKILLS = CopyPart(name="skills", kind=Sequence[SkillCopy], hide=hide_text, copy=copy_skills, restore=restore_skills)

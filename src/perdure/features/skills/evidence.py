@@ -138,7 +138,7 @@ def _share(words: frozenset[str], text: str) -> float:
 
 def _words(text: str) -> frozenset[str]:
     """Return the meaningful words of a text, in the form that searches compare."""
-    return frozenset(one for one in stems(text) if one not in STOP_WORDS and not (one.isdigit() and len(one) == 1))
+    return frozenset(stem for stem in stems(text) if stem not in STOP_WORDS and not (stem.isdigit() and len(stem) == 1))
 
 
 def _find_message(tx: Tx, call: MemoryCall, name: str) -> Message:

@@ -85,7 +85,7 @@ def _paths(skill: SkillView) -> Mapping[str, Path]:
     root, found, looked = Path(skill.path).parent.resolve(), dict[str, Path](), 0
     for place, folders, files in os.walk(root):
         depth = len(Path(place).relative_to(root).parts)
-        folders[:] = sorted(one for one in folders if not one.startswith(".")) if depth < DEPTH_MAX else []
+        folders[:] = sorted(folder for folder in folders if not folder.startswith(".")) if depth < DEPTH_MAX else []
         for file in sorted(files):
             if len(found) >= FILES_MAX or looked >= LOOKED_AT:
                 return found

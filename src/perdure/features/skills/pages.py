@@ -23,7 +23,7 @@ async def load(request: Request, library: AsyncPerdure) -> Sequence[Data]:
     tools = [tool.name for tool in await agent.tools.list()]
     if "read_skill" not in tools and not await library.app.store.read(lambda tx: tx.of(Skills).index(agent.id)):
         return []
-    found = [one for archived in (False, True) for one in await agent.skills.list(archived=archived)]
+    found = [skill for archived in (False, True) for skill in await agent.skills.list(archived=archived)]
     chosen = request.query_params.get("skill")
     shapes = []
     for one in found:

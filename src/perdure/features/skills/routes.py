@@ -71,7 +71,7 @@ async def list_skills(
     agent: ThisAgent, archived: Annotated[bool, Query(description="Those in the archive.")] = False
 ) -> list[SkillShape]:
     """List the skills of an agent by name: those with files, and those that it or people wrote."""
-    return [SkillShape.make(one) for one in await agent.skills.list(archived=archived)]
+    return [SkillShape.make(skill) for skill in await agent.skills.list(archived=archived)]
 
 
 @router.get("/v1/agents/{agent_id}/skills/search")
@@ -94,7 +94,7 @@ async def list_problems(agent: ThisAgent) -> SkillProblems:
 async def enable_skills(agent: ThisAgent) -> list[SkillShape]:
     """Give an agent the tools of skills, and the block of rules for what it may keep; answer with its skills."""
     await agent.skills.enable()
-    return [SkillShape.make(one) for one in await agent.skills.list()]
+    return [SkillShape.make(skill) for skill in await agent.skills.list()]
 
 
 @router.get("/v1/agents/{agent_id}/skills/{skill_name}")
@@ -113,7 +113,7 @@ async def write_skill(agent: ThisAgent, skill_name: _NewName, body: SkillIn) -> 
 @router.get("/v1/agents/{agent_id}/skills/{skill_name}/versions")
 async def list_versions(agent: ThisAgent, skill_name: _Name) -> list[SkillVersionShape]:
     """List the versions of a skill, the newest first, each with what confirmed it."""
-    return [SkillVersionShape.make(one) for one in await agent.skills.versions(skill_name)]
+    return [SkillVersionShape.make(version) for version in await agent.skills.versions(skill_name)]
 
 
 @router.post("/v1/agents/{agent_id}/skills/{skill_name}/archive")

@@ -68,7 +68,7 @@ class SkillScripts:
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
         """Run a script, and return what it printed. Raises: ToolError, NotFound, SandboxUnavailable."""
         app, script = self._app, str(arguments["script"]).strip().removeprefix("./")
-        argv = [str(one) for one in arguments.get("arguments") or ()]
+        argv = [str(argument) for argument in arguments.get("arguments") or ()]
         if len(argv) > ARGUMENTS_MAX or any(len(one) > ARGUMENT_CHARS for one in argv):
             raise ToolError(f"a script takes at most {ARGUMENTS_MAX} arguments of {ARGUMENT_CHARS:,} characters")
         if not load_policy(app.settings).allows_tool(tool.spec.name):

@@ -48,7 +48,7 @@ class AsyncSkills(AsyncPart):
     @reads
     def problems(self, tx: Tx) -> Sequence[str]:
         """Why files define no skill, each with its path and line. Raises: NotFound."""
-        return [str(one) for one in file_skills(tx, tx.agents.get(self._id)).problems]
+        return [str(problem) for problem in file_skills(tx, tx.agents.get(self._id)).problems]
 
     async def get(self, name: str) -> SkillView:
         """The skill of this name, with the names of its files. Raises: NotFound."""

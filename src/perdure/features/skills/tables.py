@@ -15,7 +15,7 @@ from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.table import OWN_AGENT, Table, first, own_agent
 
 _SOURCES = row_format.Codec(
-    lambda sources: row_format.dump([[one.label, one.name] for one in sources]),
+    lambda sources: row_format.dump([[source.label, source.name] for source in sources]),
     lambda text: tuple(Source(label, name) for label, name in row_format.load(text)),
 )
 _SKILL = row_format.RowFormat(Skill)

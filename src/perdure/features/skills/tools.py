@@ -44,9 +44,9 @@ async def read_skill(call: SearchCall, name: str, file: str | None = None) -> To
         try:
             return holder.id, find_skill(tx, holder, name)
         except SkillNotFound as error:
-            for one in _client_skills(tx, call):
-                if one.name == name.strip():
-                    return holder.id, one
+            for client_skill in _client_skills(tx, call):
+                if client_skill.name == name.strip():
+                    return holder.id, client_skill
             raise ToolError(str(error)) from error
 
     def count(tx: Tx) -> Sequence[Source]:
@@ -84,7 +84,7 @@ def start_long_term_update(
         doubt=doubt,
         written_by="agent" if call.person is None else call.person.id,
         run_id=call.run.id if call.person is None else None,
-        sources=[one.source for one in call.passage_sources if one.source.label in OUTSIDE],
+        sources=[source.source for source in call.passage_sources if source.source.label in OUTSIDE],
     )
     skill, before = write_skill(tx, holder, new, at=call.now)
     write_constitution(tx, holder.id, author=call.author, ids=call.ids, at=call.now)
@@ -131,8 +131,8 @@ def _client_skills(tx: Tx, call: SearchCall) -> Sequence[SkillView]:
     digest = call.run.client_tools
     shapes = [] if digest is None else client_skills(tx, call.run.key.agent_id, digest)
     return [
-        SkillView(name=one["name"], layer="client", description=one["description"], path=one["location"])
-        for one in shapes
+        SkillView(name=shape["name"], layer="client", description=shape["description"], path=shape["location"])
+        for shape in shapes
     ]
 
 
@@ -154,6 +154,6 @@ def _instructions(skill: SkillView) -> str:
 
 def _sources_of(tx: Tx, agent_id: AgentId, skills: Sequence[SkillView]) -> tuple[Source, ...]:
     """The outside sources that skills without files were written from."""
-    own = [tx.of(Skills).find(agent_id, one.name) for one in skills if one.version is not None]
+    own = [tx.of(Skills).find(agent_id, skill.name) for skill in skills if skill.version is not None]
     found = [tx.of(Skills).version(one, one.version).sources for one in own if one is not None]
     return tuple(dict.fromkeys(source for sources in found for source in sources))

@@ -158,7 +158,7 @@ async def read_slash_text(
 ) -> tuple[str, RunOptions] | None:
     """Return what `/NAME ARGUMENTS` sends in a conversation; None: it names no command. Raises: as `prepare`."""
     line, commands = _LINE.fullmatch(text.strip()), AsyncSlashCommands(app, agent_id)
-    if line is None or name_form(line[1]) not in {one.name for one in await commands.list()}:
+    if line is None or name_form(line[1]) not in {command.name for command in await commands.list()}:
         return None
     return await commands.prepare(line[1], line[2] or "", conversation=conversation)
 
@@ -169,7 +169,7 @@ async def list_slashes(app: App, agent_id: AgentId) -> Mapping[str, str]:
         commands = await AsyncSlashCommands(app, agent_id).list()
     except InvalidInput:  # a person can still talk to the agent
         return {}
-    return {f"/{one.name} {one.hint}".rstrip(): one.about for one in commands}
+    return {f"/{command.name} {command.hint}".rstrip(): command.about for command in commands}
 
 
 def _load_agent(tx: Tx, agent_id: AgentId) -> tuple[Agent, Sequence[str]]:

@@ -156,7 +156,7 @@ def _read_original(tx: Tx, moment: SavePoint, target: AgentId, at: datetime) -> 
             copy,
             block_values={},
             parts={name: part for name, part in copy.parts.items() if name not in _LEFT_OUT_PARTS},
-            conversations=[replace(one, blocks={}) for one in copy.conversations],
+            conversations=[replace(conversation, blocks={}) for conversation in copy.conversations],
         ),
     )
 
@@ -234,7 +234,7 @@ def _end_of(tx: Tx, moment: SavePoint) -> Mapping[str, int]:
 def _read_rows(tx: Tx, original: _Source, passages: Mapping[str, Passage]) -> FileRows:
     """Return the rows that the clone has."""
     target = original.ids.target
-    seqs = [one.seq for one in tx.conversations.list(target, limit=_NEWEST)]
+    seqs = [conversation.seq for conversation in tx.conversations.list(target, limit=_NEWEST)]
     return read_rows_of_copy(tx, target, original.copy, seqs, passages)
 
 
@@ -281,7 +281,7 @@ def _copy_belongings(tx: Tx, moment: SavePoint, target: AgentId, ports: Ports) -
     source = moment.agent_id
     own = find_own_archive(tx, source)
     is_copied = own is not None and len(tx.owners.list_agents("archives", own.id)) == 1
-    others = [one.id for one in tx.archives.list_by_agent(source) if not (is_copied and one == own)]
+    others = [archive.id for archive in tx.archives.list_by_agent(source) if not (is_copied and archive == own)]
     tx.archives.attach(target, *others)
     folders = [
         state["folders"] for found in AGENT_STATES(tx, [source]) for state in found.values() if "folders" in state

@@ -230,7 +230,7 @@ def _make_agent(tx: Tx, document: SnapshotDocument, name: str, inputs: UnitInput
     """Make an agent of a snapshot that was one object. Raises: as `load_document`, and what `_readable` takes."""
     name_for(tx, name, "refuse", helps=RENAME_HELPS)
     moment, left = document.moment, []
-    tools = {one: tx.tools.find_by_name(one) for one in moment.tool_names}
+    tools = {tool_name: tx.tools.find_by_name(tool_name) for tool_name in moment.tool_names}
     left += [f"its tool {one} is not here" for one, tool in tools.items() if tool is None]
     model = moment.model if inputs.models.find(moment.model) is not None else (inputs.models.handles() or [""])[0]
     if model != moment.model:

@@ -39,7 +39,7 @@ def take(tx: Tx, agent_id: AgentId, conversation_seq: int, step: Step | None = N
     before = tx.agent_revisions.find(agent.id, line["settings_revision"])
     shaping: Any = before or agent
     tool_ids = [tool.id for tool in tx.tools.list_by_agent(agent.id)] if before is None else before.tool_ids
-    tools = tx.tools.list_by_ids([ToolId(one) for one in tool_ids])
+    tools = tx.tools.list_by_ids([ToolId(tool_id) for tool_id in tool_ids])
     return SavePoint(
         agent_id=agent.id,
         conversation_id=conversation.id,
@@ -112,7 +112,7 @@ def _at_step(tx: Tx, agent: Agent, conversation: Conversation, step: Step) -> di
     upto_seq = rows[-1].seq if rows else recipe.upto_message_seq
     at = rows[-1].created_at if rows else step.created_at
     prefix = tx.prefixes.get(agent.id, recipe.prefix_seq)
-    resets = [one.upto_seq for one in tx.resets.list(agent.id, conversation_seq=seq, limit=ALL)]
+    resets = [reset.upto_seq for reset in tx.resets.list(agent.id, conversation_seq=seq, limit=ALL)]
     first_seq = max((upto + 1 for upto in resets if upto < upto_seq), default=0)
     later = _next_step(tx, conversation, step)
     blocks, seen = _blocks_at(tx, agent, conversation, prefix, run, step, at)

@@ -89,7 +89,7 @@ _NumberPath = Annotated[int, PathParam(ge=1, le=NUMBER_MAX)]
 @router.get("/v1/agents/{agent_id}/snapshots")
 async def list_snapshots(agent: ThisAgent, limit: _Limit = 50, before: _Before = None) -> list[SnapshotShape]:
     """List the snapshots of an agent, newest first."""
-    return [SnapshotShape.make(one) for one in await agent.snapshots.list(limit=limit, before=before)]
+    return [SnapshotShape.make(snapshot) for snapshot in await agent.snapshots.list(limit=limit, before=before)]
 
 
 @router.post("/v1/agents/{agent_id}/snapshots")

@@ -229,7 +229,7 @@ def _restore_value(work: _RestoreWork, at: BlockRef) -> None:
     if (value, before.label) == (block.value, block.label):
         work.versions[at.id] = block.version
         return
-    others = [one for one in tx.owners.list_agents("blocks", block.id) if one != work.agent_id]
+    others = [agent for agent in tx.owners.list_agents("blocks", block.id) if agent != work.agent_id]
     if others and not work.shared:
         work.left.append(f"its block {block.label} stays as it is, for other agents have it too")
         return
@@ -289,7 +289,7 @@ def _put_view(work: _RestoreWork, conversation: Conversation, rows: Sequence[Mes
 
 def _version_now(work: _RestoreWork, key: str, version: int) -> int:
     """Return the version of a block to note as shown, if a new version restores the moment's value."""
-    at = next((one for one in work.moment.blocks if one.id == key), None)
+    at = next((block for block in work.moment.blocks if block.id == key), None)
     return work.versions.get(key, version) if at is not None and at.version == version else version
 
 

@@ -175,7 +175,7 @@ class AsyncArchiveById(AsyncPassages):
         if isinstance(passages, str):
             raise InvalidInput("passages is one text: give a list of texts or NewPassages")
         ports, now = self._ports, self._ports.clock.now()
-        new = [from_outside(one) for one in passages]
+        new = [from_outside(passage) for passage in passages]
         checked = new_passages(new, self.id, ids=ports.ids, at=now, limits=self._app.settings)
         if not checked:
             await ports.store.read(lambda tx: tx.archives.get(self.id))

@@ -154,7 +154,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         """How many passages of the agent's archives meet these `PassageConditions`. Raises: InvalidInput; NotFound."""
         where = passage_filter(**conditions)
         tx.agents.model(self.id)
-        return sum(len(tx.passages.seqs(one.id, where=where)) for one in tx.archives.list_by_agent(self.id))
+        return sum(len(tx.passages.seqs(archive.id, where=where)) for archive in tx.archives.list_by_agent(self.id))
 
     async def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
         """Change `text`, `tags`, `metadata`, `source` or `occurred_at`; return it; `undo` takes it back.

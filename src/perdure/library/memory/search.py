@@ -212,16 +212,16 @@ class AsyncSearch(AsyncAgentPart):
         scopes = await self._ports.store.read(lambda tx: tx.messages.scopes([one.id for one in agents], where=where))
         found = [
             await search.messages(
-                one.id, text, where=where, limit=most, explain=explain or by_vector, known=(one, scopes[one.id])
+                agent.id, text, where=where, limit=most, explain=explain or by_vector, known=(agent, scopes[agent.id])
             )
-            for one in agents
-            if one.id in scopes
+            for agent in agents
+            if agent.id in scopes
         ]
         hits = _by_cosine(found) if by_vector else _by_score(found)
         del hits[limit:]
         keys = sorted({(hit.message.agent_id, hit.message.conversation_seq) for hit in hits})
         conversations = await self._ports.store.read(lambda tx: tx.conversations.list_by_keys(keys))
-        return FoundMessages(hits, {one.key: one.id for one in conversations})
+        return FoundMessages(hits, {conversation.key: conversation.id for conversation in conversations})
 
     def _search(self, mode: SearchMode) -> Search:
         """The search of this mode. Raises: InvalidInput: there are no vectors here."""

@@ -328,7 +328,7 @@ def _approval_settings(tx: Tx, agent: Agent, name: str, *, required: bool) -> di
         for shape in agent.settings.get("tool_rules", ())
         if not (shape["type"] == RequiresApproval.type and shape["tool_name"] == name)
     ]
-    waived = [one for one in agent.settings.get("approval_waived", ()) if one not in (tool.id, name)]
+    waived = [key for key in agent.settings.get("approval_waived", ()) if key not in (tool.id, name)]
     if required:
         rules.append({"tool_name": name, "type": RequiresApproval.type, "prompt_template": None})
     elif not required and tool.spec.requires_approval:

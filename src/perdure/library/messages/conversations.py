@@ -319,7 +319,7 @@ def ids_in_view(
 ) -> Mapping[ConversationKey, Sequence[MessageId]]:
     """Conversation -> the ids of its system message and of its messages in view, oldest first. But the message whose
     calls wait (`pending`) comes last, behind the results of other calls: clients look there for what they answer."""
-    keys = [one.key for one in conversations]
+    keys = [conversation.key for conversation in conversations]
     systems, shown = tx.system_messages.find_ids(keys), tx.conversations.list_view_ids(keys)
     last = {one.message.id for one in pending.values()}
     ids = {key: [*([systems[key]] if key in systems else []), *shown[key]] for key in keys}
@@ -332,9 +332,9 @@ def _load_states(tx: Tx, conversations: Sequence[Conversation]) -> Sequence[Full
     blocks = tx.blocks.list_isolated_of([*message_ids])
     return [
         FullConversation(
-            one,
-            message_ids=message_ids[one.key],
-            isolated_block_ids=[block_id for block_id in blocks[one.key].values() if block_id is not None],
+            conversation,
+            message_ids=message_ids[conversation.key],
+            isolated_block_ids=[block_id for block_id in blocks[conversation.key].values() if block_id is not None],
         )
-        for one in conversations
+        for conversation in conversations
     ]

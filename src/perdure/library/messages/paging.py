@@ -142,7 +142,7 @@ def list_shown(history: History, page: HistoryPage, show: Show[T]) -> Sequence[T
     groups = [parts for _, parts in scan(after, before, newest_first=newest_first)]
     if newest_first:
         groups.reverse()
-    flat = [one for parts in groups for one in parts]
+    flat = [part for parts in groups for part in parts]
     return flat if page.ascending else flat[::-1]
 
 

@@ -78,7 +78,7 @@ class AsyncRetries(AsyncRequests, AsyncConversations):
         def read(tx: Tx) -> tuple[Run, Sequence[Message]]:
             """Return the first run for the message, and what the user said."""
             run = _find_first_try(tx, find_run(tx, run_id, self._agent_id))
-            return run, [one for one in list_run_messages(tx, run) if one.role == "user"]
+            return run, [message for message in list_run_messages(tx, run) if message.role == "user"]
 
         if model is not None:  # before there is a conversation that would stay empty
             model = await ModelHandles(self._app).resolve(model)

@@ -213,7 +213,7 @@ class AsyncSteps(AsyncAgentPart):
         calls. What it makes of one message is not split. Raises: NotFound."""
         run, step = load_with_run(tx, step_id)
         messages = join_batches(list_run_messages(tx, run))
-        return page.select_shown((show(one) for one in messages if one.step_id == step.id), id_of=id_of)
+        return page.select_shown((show(message) for message in messages if message.step_id == step.id), id_of=id_of)
 
     @reads
     def times_of_step(self, tx: Tx, step_id: StepId) -> tuple[Run, StepTimes]:

@@ -219,7 +219,7 @@ class AsyncTools(AsyncPart):
         for one in tools:
             if not isinstance(one, str) and not callable(one):
                 raise InvalidInput(f"a tool is {one!r:.80}: give the name of a tool, or a Python function")
-        names = tuple(one if isinstance(one, str) else loaded.add(one).name for one in tools)
+        names = tuple(tool if isinstance(tool, str) else loaded.add(tool).name for tool in tools)
         if specs := loaded.specs():
             await ports.store.write(units.put_tools, specs, ids=ports.ids, at=ports.clock.now())
             for function in tools:

@@ -160,4 +160,4 @@ class CachedWordEmbedder(CachedEmbedder):
         if len(self._queries) > QUERIES_MAX:
             self._queries.popitem(last=False)
         rows, words = found
-        return rows.copy(), [one.copy() for one in words]
+        return rows.copy(), [word.copy() for word in words]

@@ -133,11 +133,11 @@ def statements_in(text: str, *, now: datetime, people: Sequence[str] = (), befor
                 rest, they = _about(clause.cut(pronoun.end())), next(iter(spoken_of))
                 is_over = _FORM["no_more"].search(clause.masked)  # "she doesn't like tea any more"
                 statements = [
-                    one
-                    for one in _plain_statements(rest, now, they, greeted)
-                    if one.mode != "is" or (is_over and one.relation == "DISLIKES")
+                    plain_statement
+                    for plain_statement in _plain_statements(rest, now, they, greeted)
+                    if plain_statement.mode != "is" or (is_over and plain_statement.relation == "DISLIKES")
                 ]
-            named += [one.object for one in statements if one.word]
+            named += [statement.object for statement in statements if statement.word]
             spoken_of |= dict.fromkeys(one.object if one.word else one.subject for one in statements)
             spoken_of.pop("", None)
             statements_told += statements

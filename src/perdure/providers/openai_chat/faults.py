@@ -325,5 +325,5 @@ def _status_of(body: Mapping[str, Any]) -> int | None:
 def _plain(text: str) -> str:
     """Text without HTML tags, with single spaces."""
     *scripts, rest = re.split(r"(?i)</(?:script|style)>", text[:20_000])
-    shown = [re.split(r"(?i)<(?:script|style)\b", one, maxsplit=1)[0] for one in scripts]
+    shown = [re.split(r"(?i)<(?:script|style)\b", script, maxsplit=1)[0] for script in scripts]
     return " ".join(re.sub(r"<[^<>]*>", " ", " ".join([*shown, rest])).split())

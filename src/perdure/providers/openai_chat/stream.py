@@ -90,7 +90,7 @@ class AnswerReader:
     def speeds(self) -> tuple[float, float] | None:
         """The tokens that llama.cpp has read and written in a second; None: nobody says."""
         speeds = [self._timings.get(f"{name}_per_second") for name in ("prompt", "predicted")]
-        read, written = (one if isinstance(one, int | float) and 0 < one < 1e9 else None for one in speeds)
+        read, written = (speed if isinstance(speed, int | float) and 0 < speed < 1e9 else None for speed in speeds)
         return None if read is None or written is None else (float(read), float(written))
 
     def feed(self, chunk: bytes) -> list[ModelDelta | ModelProgress]:

@@ -108,7 +108,7 @@ class StreamedAnswer:
             self.problem = "" if self.calls else BROKEN
             return
         kinds = {one.kind for one in scanner.sightings}
-        calls = [one.call for one in scanner.sightings if one.kind == "call"]
+        calls = [sighting.call for sighting in scanner.sightings if sighting.kind == "call"]
         if not kinds:
             is_asked = facts.request.purpose == "reply" and self.reply.stop_reason == "end_turn"
             is_asked &= not facts.request.may_stay_empty

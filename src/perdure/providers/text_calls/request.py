@@ -119,7 +119,7 @@ def python_calls(text: str, tools: Tools, *, any_name: bool = False) -> tuple[To
         if not isinstance(node, ast.Call) or not (name in tools or (any_name and _NAME.fullmatch(name))):
             return ()
         places = list(tools.get(name, {}).get("properties", ()))
-        given = [*zip(places, node.args, strict=False), *((one.arg, one.value) for one in node.keywords)]
+        given = [*zip(places, node.args, strict=False), *((keyword.arg, keyword.value) for keyword in node.keywords)]
         arguments = {str(key): _literal(part) for key, part in given}
         is_literal = all(arguments[str(key)] is not None or ast.unparse(part) == "None" for key, part in given)
         if not is_literal or len(arguments) < len(node.args) + len(node.keywords):
@@ -260,7 +260,7 @@ class RequestFacts:
     @cached_property
     def _quotable(self) -> str:
         """All texts in the request, squeezed as by `squeeze`: what was said, also by the model, tools and memory."""
-        said = (one.text for one in self.request.messages)
+        said = (message.text for message in self.request.messages)
         # A base prompt may hold an example of a call; what is kept in memory stands behind it.
         memory = _MEMORY.search(self.request.system)
         system = self.request.system[memory.start() :] if memory else ""

@@ -200,7 +200,7 @@ class _Span:
             calls = (call_of(self._name, value),)
         kind = _TYPE.match(raw)
         items = value if isinstance(value, list) and value else [value or {"type": kind and kind[1]}]
-        is_envelope = all(isinstance(one, Mapping) and str(one.get("type")) in self.facts.kinds for one in items)
+        is_envelope = all(isinstance(item, Mapping) and str(item.get("type")) in self.facts.kinds for item in items)
         if is_envelope:
             self.found.append(ScanMatch("envelope"))
         is_found = is_envelope or self._keep(raw, calls, looks_like_call(raw) if value is None else "")

@@ -35,7 +35,7 @@ def compare_words(
     texts = list(zip(numbers[rows].tolist(), ranked.pool.seq[rows].tolist(), strict=True))
     for model, query in request.words.items() if "vectors" in ran.arms else ():
         signs = tx.vectors.words(model, texts)
-        without = sum(one is None for one in signs.values())
+        without = sum(sign is None for sign in signs.values())
         if without:
             reason = f"{without} of {len(texts)} texts have no signs of words yet: type `perdure store reindex --again`"
             ran = replace(ran, left_out={**ran.left_out, "late": reason})

@@ -41,7 +41,7 @@ async def list_identities(
 ) -> list[WireIdentity]:
     """List identities, newest first by default."""
     where = IdentityFilter(name=name, identifier_key=identifier_key, identity_type=identity_type, project_id=project_id)
-    return [WireIdentity.make(one) for one in await library.identities.list(where, page)]
+    return [WireIdentity.make(identity) for identity in await library.identities.list(where, page)]
 
 
 @router.get("/v1/identities/count")

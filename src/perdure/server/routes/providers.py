@@ -95,7 +95,7 @@ async def list_providers(
 ) -> list[WireProvider]:
     """List the registered providers, newest first by default, without those of the server's environment."""
     where = ProviderFilter(name=name, provider_type=provider_type)
-    return [WireProvider.make(one) for one in await library.providers.list(where, page)]
+    return [WireProvider.make(provider) for provider in await library.providers.list(where, page)]
 
 
 @router.post("/v1/providers/")

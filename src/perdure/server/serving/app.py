@@ -121,7 +121,7 @@ def build_routes() -> Sequence[BaseRoute]:
     """Every route of the API, in the order in which they are looked up: of each module of `server.routes` and of the
     features its `router`, and before all others its `hot_routes`. The applications of a process share them."""
     # By name, so that the paths of jobs precede those of messages, which have an id in the same place.
-    names = sorted(one.name for one in pkgutil.iter_modules(routes.__path__, f"{routes.__name__}."))
+    names = sorted(module.name for module in pkgutil.iter_modules(routes.__path__, f"{routes.__name__}."))
     modules = [import_module(name) for name in names]
     modules += [feature.load(module) for feature in find_features() for module in feature.routes]
     hot_routes = [route for module in modules for route in getattr(module, "hot_routes", ())]

@@ -252,7 +252,7 @@ def _answer_of(endpoint: Any) -> tuple[Any, bool]:
     """(The type of an endpoint's JSON, or `Response` if it answers without any; whether it can stream)."""
     returned = inspect.signature(inspect.unwrap(endpoint), eval_str=True).return_annotation
     kinds = get_args(returned) if get_origin(returned) is UnionType else (returned,)
-    responses = [one for one in kinds if inspect.isclass(one) and issubclass(one, Response)]
+    responses = [kind for kind in kinds if inspect.isclass(kind) and issubclass(kind, Response)]
     if not responses:
         return returned, False
     others = [one for one in kinds if one not in responses] + [one.kind for one in responses if issubclass(one, Json)]

@@ -462,7 +462,7 @@ def agent_shape(state: FullAgent, facts: models.WireModelFacts, embedder: Embedd
         secrets=secrets,
         **{name: wire_fields.get(name) for name in ("embedding", "project_id", "template_id", "base_template_id")},
         identity_ids=[one.identity.id for one in state.identities],
-        identities=[WireIdentity.make(one) for one in state.identities],
+        identities=[WireIdentity.make(identity) for identity in state.identities],
         message_buffer_autoclear=settings.get(AUTOCLEAR, False),
         hidden=True if agent.hidden else wire_fields.get("hidden"),
         # Only where they are set: Letta's clients don't expect them.

@@ -181,7 +181,7 @@ def _reader(path: str, hint: Any, time: Callable[[Any], str]) -> Callable[[Any],
 def _type_at(owner: Any, path: str) -> Any:
     """The type of the attribute at a path, with patterns of ids; of several owners or none, one of several types."""
     if get_origin(owner) in (Union, types.UnionType):
-        kinds = [one if one is type(None) else _type_at(one, path) for one in get_args(owner)]
+        kinds = [arg if arg is type(None) else _type_at(arg, path) for arg in get_args(owner)]
         return Union[tuple(kinds)]  # noqa: UP007  # made at run time
     name, _, rest = path.partition(".")
     attribute = inspect.getattr_static(owner, name, None)

@@ -116,7 +116,7 @@ class ToolChangesIn(WireRequest):
         if self.args_json_schema is not None:
             wire_fields["args_json_schema"] = self.args_json_schema
         if self.npm_requirements is not None:
-            wire_fields["npm_requirements"] = [one.model_dump() for one in self.npm_requirements]
+            wire_fields["npm_requirements"] = [requirement.model_dump() for requirement in self.npm_requirements]
         if self.metadata is None and wire_fields == before.get(WIRE_FIELDS, {}):
             return None
         metadata = before if self.metadata is None else self.metadata

@@ -113,7 +113,7 @@ def matches(
 
     def read(*wanted: tuple[tuple[Clause, ...], int]) -> None:
         """Read into `postings`, for each (clauses, most), the newest `most` rows with all clauses, newest first."""
-        missing = [one for one in dict.fromkeys(wanted) if one not in postings]
+        missing = [pair for pair in dict.fromkeys(wanted) if pair not in postings]
         selects, params = [], {**where.params}
         for place, (clauses, most) in enumerate(missing):
             text = db.full_text(among, clauses)

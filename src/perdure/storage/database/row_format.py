@@ -141,7 +141,7 @@ class RowFormat(Generic[T]):
         attributes: Mapping[str, str] | None = None,
         build: Callable[..., T] | None = None,
     ) -> None:
-        types = {one.name: str(one.type) for one in fields(of)} if is_dataclass(of) else {}
+        types = {field.name: str(field.type) for field in fields(of)} if is_dataclass(of) else {}
         self._names = columns.split(", ") if columns else [*types]
         self.columns = ", ".join(self._names)
         self._build = build or of

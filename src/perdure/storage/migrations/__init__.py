@@ -126,7 +126,7 @@ def _record(db: Database, migrations: Sequence[Migration], *, at: str) -> None:
     """Store that these migrations have run, at this time (`iso`)."""
     db.run_many(
         "INSERT INTO schema_migrations (number, name, applied_at) VALUES (:number, :name, :at)",
-        [{"number": one.number, "name": one.name, "at": at} for one in migrations],
+        [{"number": migration.number, "name": migration.name, "at": at} for migration in migrations],
     )
 
 

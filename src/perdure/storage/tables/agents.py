@@ -180,7 +180,7 @@ def _conditions(where: AgentFilter) -> Conditions:
     of_agent = "SELECT 1 FROM agent_archives x WHERE x.agent_id = a.id"
     conditions.add(f"EXISTS ({of_agent} AND x.archive_id = ?)", where.archive_id)
     if where.sharing is not None:
-        root = next(one for one in feature_roots() if one.name == where.sharing[0])
+        root = next(feature_root for feature_root in feature_roots() if feature_root.name == where.sharing[0])
         links = f"SELECT 1 FROM {root.of_agents[0]} x WHERE x.agent_id = a.id"
         conditions.add(f"EXISTS ({links} AND x.{root.key} = ?)", where.sharing[1])
     add_identity_conditions(conditions, "agent", where)

@@ -252,9 +252,9 @@ def hide_agent(db: Database, org_id: OrgId, agent_id: AgentId, number: int) -> N
     )
     for table in _SMALL_TABLES:
         db.run(f"DELETE FROM {table} WHERE agent_id = :agent_id", params)
-    for one in feature_tables():
-        if one.at_once:
-            db.run(f"DELETE FROM {one.name} WHERE agent_id = :agent_id AND {one.at_once}", params)
+    for feature_table in feature_tables():
+        if feature_table.at_once:
+            db.run(f"DELETE FROM {feature_table.name} WHERE agent_id = :agent_id AND {feature_table.at_once}", params)
     # The organisation is the first column of the key; without it every secret would be read.
     db.run("DELETE FROM secrets WHERE org_id = :org_id AND owner_id = :agent_id", params)
     db.run("DELETE FROM used WHERE org_id = :org_id AND owner_id = :agent_id", params)

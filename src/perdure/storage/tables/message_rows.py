@@ -99,7 +99,7 @@ def with_revisions(db: Database, messages: Sequence[Message]) -> Sequence[Messag
         "SELECT v.agent_id, v.seq, v.parts, v.name FROM message_revisions v JOIN messages m"
         " ON m.agent_id = v.agent_id AND m.seq = v.seq AND m.revision = v.revision WHERE {keys}"
     )
-    keys = [(one.agent_id, one.seq) for one in messages if one.revision]
+    keys = [(message.agent_id, message.seq) for message in messages if message.revision]
     found = rows_of_each(db, sql, "v.agent_id = ? AND v.seq = ?", keys)
     return [_revised(one, *found[one.agent_id, one.seq][0]) if one.revision else one for one in messages]
 

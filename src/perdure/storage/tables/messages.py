@@ -79,7 +79,7 @@ WAITING_ROWS = 8
 WAITING_CHARS = 1_000
 """Longer messages, in their stored form, don't wait: each search splits the waiting ones into words."""
 
-_GRAPH = next((one.has["graph"] for one in find_features() if "graph" in one.has), "NULL")
+_GRAPH = next((feature.has["graph"] for feature in find_features() if "graph" in feature.has), "NULL")
 
 
 class Messages(Table):

@@ -251,7 +251,7 @@ class Gaps(Table):
         hidden = self._seqs(conversation, f"removed = 0 AND NOT ({shown})")
         if hidden:
             words = indexed_words_of(self._db, agent_id, min(hidden), max(hidden), conversation_seq=seq)
-            word_index.unindex_words(self._db, "message_words", number, [one for one in words if one[0] in hidden])
+            word_index.unindex_words(self._db, "message_words", number, [word for word in words if word[0] in hidden])
             if embedded:
                 forget_texts(self._db, number, [*hidden])
         self._remove(conversation, [*hidden], 2)
@@ -304,4 +304,4 @@ class Gaps(Table):
             words = [words_of(one) for one in messages if one.seq < words_seq]
             word_index.index_words(self._db, "message_words", number, [*filter(None, words)])
             if embedded:
-                queue_texts(self._db, number, [one.seq for one in messages if is_embedded(one)])
+                queue_texts(self._db, number, [message.seq for message in messages if is_embedded(message)])

@@ -58,7 +58,7 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
         "newer": None if before_seq is None else await _newer_page(own, conversation.id, before_seq),
         **_shown_messages(entries, waiting if before_seq is None else ()),
         "pending": [await approval_shape(library, call) for call in await own.pending(conversation=conversation.id)],
-        "questions": [attributes(one, "text", "options") for one in open_questions(entries)]
+        "questions": [attributes(question, "text", "options") for question in open_questions(entries)]
         if before_seq is None and not waiting
         else [],
         "edit": edit,
@@ -149,7 +149,7 @@ async def send_to(
     seq = (await agent.find_conversation(conversation)).seq
     request = RunRequest(agent_id=agent.id, conversation_seq=seq, background=True, idempotency_key=key)
     if isinstance(sent, str):
-        stored = [one for one in pictures if isinstance(one, Image)]
+        stored = [picture for picture in pictures if isinstance(picture, Image)]
         parts = (Text(sent), *stored, *await load_images([one for one in pictures if not isinstance(one, Image)]))
         request = replace(request, messages=(NewMessage(parts, otid=key),), options=options)
     else:

@@ -31,7 +31,7 @@ async def data(request: Request, library: AsyncPerdure) -> Data:
     path = library.path
     return {
         "title": "Data",
-        "archives": [{"id": one.id, "name": one.name, "at": one.created_at} for one in archives],
+        "archives": [{"id": archive.id, "name": archive.name, "at": archive.created_at} for archive in archives],
         "store": None
         if not is_whole_server(request)
         else {

@@ -63,7 +63,7 @@ async def home(request: Request, library: AsyncPerdure) -> Data:
 
 async def agent_names(library: AsyncPerdure, agent_ids: list[AgentId]) -> dict[AgentId, str]:
     """The names of these agents."""
-    return {one: (await library.all_agents.resolve(one)).name for one in dict.fromkeys(agent_ids)}
+    return {id_: (await library.all_agents.resolve(id_)).name for id_ in dict.fromkeys(agent_ids)}
 
 
 def agent_shape(agent: Agent) -> Data:
@@ -131,7 +131,7 @@ def version_shape(version: BlockVersion) -> Data:
     return {
         **attributes(version, "block_id", "version", "value", "diff", "agent_name", why="reason", at="created_at"),
         **attributes(version.author, "agent_id", "run_id", "message_id", "label", author="kind"),
-        "sources": [str(one.source) for one in version.author.sources if not one.source.is_trusted],
+        "sources": [str(source.source) for source in version.author.sources if not source.source.is_trusted],
     }
 
 

@@ -67,7 +67,7 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
         "versions": [version_shape(version) for version in versions],
         "difference": await _difference(request, own, label),
         "plot": _growth(versions),
-        "passages": [one | {"label": labels.get(one["id"])} for one in passages],
+        "passages": [passage | {"label": labels.get(passage["id"])} for passage in passages],
         "search": search,
         "tag": tag,
         "after": after,
@@ -87,7 +87,7 @@ async def _labels(agent: AsyncAgentById, block: Block) -> list[str]:
     for version in await agent.blocks.history(block.label, limit=VERSIONS_MAX):
         added = (text for mark, text in diff_lines(version.diff) if mark == "+")
         if version.author.sources and not lines.isdisjoint(added):
-            found |= {one.source.label for one in version.author.sources if not one.source.is_trusted}
+            found |= {source.source.label for source in version.author.sources if not source.source.is_trusted}
     return sorted(found, key=TRUST_LABELS.index, reverse=True)
 
 
@@ -217,7 +217,7 @@ async def _value_of(agent: AsyncAgentById, label: str, number: int) -> str:
 def check_meanwhile(versions: Sequence[BlockVersion], label: str, mine: str | None, *, since: int) -> None:
     """Check that nobody wrote a block, of which these are the newest versions, after the version `since`. Raises:
     FormConflict: somebody did; not if that version is too old to be among them."""
-    newest, base = versions[0], next((one for one in versions if one.version == since), None)
+    newest, base = versions[0], next((version for version in versions if version.version == since), None)
     if base is not None and base is not newest:
         field = three_ways("value", label, base=base.value, theirs=newest.value, mine=mine or "")
         who = newest.agent_name or author(newest.author.kind).capitalize()

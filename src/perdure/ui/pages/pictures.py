@@ -27,7 +27,7 @@ async def pictures_of(
 ) -> Sequence[bytes]:
     """The pictures of a form. Raises: InvalidInput: the agent's model takes none."""
     files = [one for one in (await request.form()).getlist("picture") if isinstance(one, UploadFile)]
-    found = [await one.read() for one in files]
+    found = [await file.read() for file in files]
     for one in files:
         await one.close()
     if not found:

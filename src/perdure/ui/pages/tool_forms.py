@@ -37,7 +37,7 @@ def fields_of(parameters: Mapping[str, Any], arguments: Mapping[str, Any] | None
                 "label": name,
                 "description": description if isinstance(description, str) else "",
                 "kind": "choice" if choices else PLAIN.get(kind, "json"),
-                "choices": [_shown(one) for one in choices],
+                "choices": [_shown(choice) for choice in choices],
                 "required": name in required,
                 "value": "" if value is None else _shown(value),
             }

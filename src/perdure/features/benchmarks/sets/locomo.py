@@ -67,7 +67,7 @@ def _question(item: Node, name: str, known: Mapping[str, str]) -> CaseQuestion:
     kind = CATEGORIES[category.value]
     trap = item.find("adversarial_answer") if kind == ABSTENTION else None
     answer = "It was not said." if kind == ABSTENTION else item.get("answer").text
-    found = (_EVIDENCE.findall(one.text) for one in (labels.items() if labels is not None else ()))
+    found = (_EVIDENCE.findall(label.text) for label in (labels.items() if labels is not None else ()))
     ids = frozenset(f"D{int(session)}:{int(turn)}" for pairs in found for session, turn in pairs) & known.keys()
     return CaseQuestion(
         id=name,

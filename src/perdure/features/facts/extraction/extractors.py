@@ -28,7 +28,7 @@ class FactPorts(Ports):
     @classmethod
     def of(cls, app: App) -> FactPorts:
         """Return the ports of a running engine, with the extractors that its settings choose."""
-        shared = {one.name: getattr(app.ports, one.name) for one in fields(Ports)}
+        shared = {field.name: getattr(app.ports, field.name) for field in fields(Ports)}
         finds = extract_nothing if app.settings.facts == "off" else partial(_find_extractor, app)
         return cls(**shared, find_extractor=finds)
 

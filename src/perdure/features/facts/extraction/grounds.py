@@ -32,7 +32,7 @@ class BatchWords:
     def of(cls, batch: ReadBatch) -> BatchWords:
         """Collect the words of a batch."""
         turns = [*batch.context, *batch.turns]
-        known = [name for one in batch.entities for name in (one.name, *one.aliases)]
+        known = [name for entity in batch.entities for name in (entity.name, *entity.aliases)]
         text = match_form("\n".join([*known, *(f"{turn.speaker}\n{turn.text}" for turn in turns)]))
         return cls(_JOINTS.sub("", text), frozenset(stems(text)), frozenset(KIN[word] for word in _KIN.findall(text)))
 
@@ -41,10 +41,10 @@ class BatchWords:
         relative may be named by another word for the same relation."""
         name = name_key(name)
         unsaid = _KIN.sub(lambda kin: " " if KIN[kin[0]] in self.kin else kin[0], name)
-        tokens = [one for one in stems(_JOINTS.sub(" ", unsaid)) if one not in _FILLERS]
+        tokens = [stem for stem in stems(_JOINTS.sub(" ", unsaid)) if stem not in _FILLERS]
         if not tokens and unsaid == name:
             return name in FIRST_PERSON or _JOINTS.sub("", name) in self.text
-        return all(one in self.words or self._holds_form(one) for one in tokens)
+        return all(token in self.words or self._holds_form(token) for token in tokens)
 
     def _holds_form(self, token: str) -> bool:
         """Return whether a stem is said in a longer text or as another form: `Warszawa` and `Warszawie`."""

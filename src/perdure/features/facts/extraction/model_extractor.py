@@ -189,8 +189,8 @@ def parse_extraction(answer: str) -> Extraction:
     entities = [_entity(item, dropped) for item in _list(value, "entities")]
     facts = [_fact(item, dropped) for item in _list(value, "facts")]
     return Extraction(
-        entities=[one for one in entities if one is not None],
-        facts=[one for one in facts if one is not None],
+        entities=[entity for entity in entities if entity is not None],
+        facts=[fact for fact in facts if fact is not None],
         certain=value.get("certain") is not False,
         dropped=dict(dropped),
     )
@@ -214,7 +214,7 @@ def answer_schema(batch: ReadBatch) -> Mapping[str, Any]:
             else {}
         ),
     }
-    types = [one.name for one in batch.schema.fact_types]
+    types = [fact_type.name for fact_type in batch.schema.fact_types]
     fact = {
         "subject": name,
         "relation": name,
@@ -363,7 +363,7 @@ def _fact(item: Any, dropped: Counter[str]) -> ExtractedFact | None:
 
 def _fields(item: Any, kind: Any, needed: Sequence[str]) -> dict[str, Any] | None:
     """Return the fields of the dataclass `kind` that an item of an answer has; None: it lacks one of `needed`."""
-    names = _FIELDS.keys() & {one.name for one in fields(kind)} if isinstance(item, Mapping) else ()
+    names = _FIELDS.keys() & {field.name for field in fields(kind)} if isinstance(item, Mapping) else ()
     found = {name: item[name] for name in names if type(item.get(name)) is _FIELDS[name]}
     return found if all(name in found for name in needed) else None
 

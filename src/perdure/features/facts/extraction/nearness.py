@@ -111,10 +111,10 @@ def _new_entities(tx: Tx, graph: Graph, batch: ReadBatch, extraction: Extraction
     """Return the extracted entities that nothing known has a name of, without people and speakers."""
     speakers = {name_key(turn.speaker) for turn in batch.turns}
     candidates = [
-        one
-        for one in extraction.entities[:ENTITIES_MAX]
-        if one.known is None and one.type not in APART_TYPES and name_key(one.name) not in speakers
-        if one.name.strip() and is_said(batch, one.name)
+        entity
+        for entity in extraction.entities[:ENTITIES_MAX]
+        if entity.known is None and entity.type not in APART_TYPES and name_key(entity.name) not in speakers
+        if entity.name.strip() and is_said(batch, entity.name)
     ]
     named = tx.of(Entities).find_by_names(graph.id, [name for one in candidates for name in (one.name, *one.aliases)])
     return [one for one in candidates if not any(named[name] for name in (one.name, *one.aliases))]

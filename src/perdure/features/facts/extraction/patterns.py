@@ -278,8 +278,8 @@ class _BatchExtraction:
             if (one.subject, one.relation) == (subject.name, relation):
                 return one.object if one.invalid_at is None else None
         seq = self._batch.entities[subject.known - 1].seq if subject.known else None
-        names = {one.seq: one.name for one in self._batch.entities}
-        known = [one for one in self._batch.facts if (one.subject, one.relation) == (seq, relation)]
+        names = {entity.seq: entity.name for entity in self._batch.entities}
+        known = [fact for fact in self._batch.facts if (fact.subject, fact.relation) == (seq, relation)]
         return next((names.get(one.object) for one in reversed(known) if one.invalid_at is None), None)
 
     def _entity(self, name: str, kind: str) -> ExtractedEntity:

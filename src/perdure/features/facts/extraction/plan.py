@@ -108,7 +108,7 @@ class _Draft:
             return self._change(number, planned, self._moved.get(extracted.replaces, extracted.replaces))
         planned = _fit_decision(batch, planned, entities.items)
         if planned.decision == "ADD":
-            changed = {one.earlier for one in self._facts.values()}
+            changed = {fact.earlier for fact in self._facts.values()}
             for place, earlier in self._facts.items():
                 if place not in changed and _same(planned, earlier):
                     if set(planned.turns) <= set(earlier.turns):
@@ -187,7 +187,7 @@ def _reason_of_type(batch: ReadBatch, name: str | None, ends: tuple[NewEntity, N
     """Return why a fact can't have the type of this name, with its two entities; empty: it can, or has none."""
     if name is None:
         return ""
-    type_ = next((one for one in batch.schema.fact_types if one.name == name), None)
+    type_ = next((fact_type for fact_type in batch.schema.fact_types if fact_type.name == name), None)
     if type_ is None:
         return "unknown fact type"
     known = {entity.seq: entity.type for entity in batch.entities}

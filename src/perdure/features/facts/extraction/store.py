@@ -50,7 +50,7 @@ def store_plan(
     _mark_extracted(tx, loaded, at=at)
     if loaded.conversation_key is not None:  # of a changed message they were counted before
         count_citations(tx, loaded.graph, loaded.messages)
-    if loaded.agent is None or (loaded.messages and not any(one.run_id for one in loaded.messages)):
+    if loaded.agent is None or (loaded.messages and not any(message.run_id for message in loaded.messages)):
         plan = with_name_alone(loaded.batch, plan)  # no run has put the name into a block
     if not (plan.facts or plan.dropped or extraction.calls) and loaded.graph is None:
         return ()

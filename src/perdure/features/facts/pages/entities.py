@@ -36,7 +36,7 @@ async def entities(request: Request, library: AsyncPerdure) -> Data:
     found = await facts.sorted_entities(cast(EntitySort, sort), offset=start, limit=ENTITIES_MAX + 1)
     return facts_frame(agent, "entities") | {
         "search": search,
-        "communities": [_community_shape(one) for one in communities],
+        "communities": [_community_shape(community) for community in communities],
         "entities": [_entity_shape(one) for one in found[:ENTITIES_MAX]],
         "sort": sort,
         "more": urlencode({"sort": sort, "from": start + ENTITIES_MAX}) if len(found) > ENTITIES_MAX else None,
@@ -45,7 +45,7 @@ async def entities(request: Request, library: AsyncPerdure) -> Data:
 
 def _community_shape(hit: CommunityHit) -> Data:
     """A community with some of its members, as the page shows it."""
-    members = [attributes(one, "id", "name") for one in hit.members[:MEMBERS_MAX]]
+    members = [attributes(member, "id", "name") for member in hit.members[:MEMBERS_MAX]]
     return attributes(hit.community, "name", "summary", "size", due="summary_due") | {"members": members}
 
 

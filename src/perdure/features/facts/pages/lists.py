@@ -288,7 +288,7 @@ async def change_selected(request: Request, library: AsyncPerdure) -> Notice:
     """Forget facts, bring them back, or give them a state; `fact` has one id, or several with spaces between them."""
     form, known = await request.form(), library.facts
     named = [word for value in form.getlist("fact") if isinstance(value, str) for word in value.split()]
-    ids = [FactId(one) for one in dict.fromkeys(named)]
+    ids = [FactId(name) for name in dict.fromkeys(named)]
     if not ids:
         raise InvalidInput("no fact is selected: tick the boxes beside those that you mean")
     if len(ids) > FACTS_MAX:
@@ -396,7 +396,7 @@ async def edit_fact(request: Request, library: AsyncPerdure) -> Notice:
     agent = await library.all_agents.resolve(agent_id_of(request))
     now, times = fields_of(fact, agent), {"since": "valid_at", "until": "invalid_at"}
     form["text"] = field_of(form, "text").strip()
-    mine = {one for one in changed_fields(form, now, {"text": "sentence"}) if form[one].strip() != now[one]}
+    mine = {field for field in changed_fields(form, now, {"text": "sentence"}) if form[field].strip() != now[field]}
     changes: Any = {times[one]: parse_time(one, form[one], timezone=agent.timezone) for one in mine if one in times}
     changes["text"] = form["text"] if "text" in mine else fact.text
     edited = await library.facts.edit(fact.id, changes)

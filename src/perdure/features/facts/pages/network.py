@@ -45,7 +45,7 @@ async def graph(request: Request, library: AsyncPerdure) -> Data:
     from perdure.features.facts.drawing import place_points  # numpy, which few servers need
 
     places = [_within(place) for place in place_points(len(number), ends)]
-    edges = [_edge(*one, found.entities, tz, day) for one in _lines(found.facts, ends, places)]
+    edges = [_edge(*line, found.entities, tz, day) for line in _lines(found.facts, ends, places)]
     return facts_frame(agent, "graph") | {
         "nodes": _nodes(found.entities, places, edges),
         "edges": edges,

@@ -79,7 +79,7 @@ class FactColumns:
             mask &= self._is_among("trust", where.trust)
         if where.scope:
             wanted = set(where.scope)
-            scopes = [one for one in self.labels["scope"] if wanted <= set(json.loads(one or "{}").items())]
+            scopes = [scope for scope in self.labels["scope"] if wanted <= set(json.loads(scope or "{}").items())]
             mask &= self._is_among("scope", scopes)
         return np.flatnonzero(mask)
 

@@ -35,7 +35,7 @@ def add_facts(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, 
             why=hit.why,
             entities=(hit.subject.name, hit.object.name),
             occurred_at=fact.valid_at,
-            refs=tuple(one.ref for one in sources[fact.first_seq]),
+            refs=tuple(source.ref for source in sources[fact.first_seq]),
         )
 
 
@@ -67,7 +67,7 @@ def add_profile(
             ),
             entities=(entities[fact.subject].name, entities[fact.object].name),
             occurred_at=fact.valid_at,
-            refs=tuple(one.ref for one in sources[fact.first_seq]),
+            refs=tuple(source.ref for source in sources[fact.first_seq]),
         )
 
 

@@ -343,7 +343,7 @@ def _load_changed(
             return None
         rows = [row for one in messages for row in (*_load_before(tx, agent.id, first.conversation_seq, one.seq), one)]
         loaded = _read_messages(tx, agent, empty, messages, rows, known=known)
-        return replace(loaded, episodes=[by_ref[one.id] for one in messages])
+        return replace(loaded, episodes=[by_ref[message.id] for message in messages])
     places = tx.passages.find_places([PassageId(one.ref) for one in waiting])
     if PassageId(first.ref) not in places:
         return None
@@ -357,7 +357,7 @@ def _load_changed(
     found_passages = tx.passages.list_by_seqs(own, [seq for archive_id, seq in places.values() if archive_id == own])
     passages, _, _ = _fill(found_passages, lambda one: True, _tokens_of, empty.settings, len(found_passages))
     loaded = _read_passages(tx, agent, empty, passages, known=known)
-    return replace(loaded, episodes=[by_ref[one.id] for one in passages])
+    return replace(loaded, episodes=[by_ref[passage.id] for passage in passages])
 
 
 def episodes_of(loaded: LoadedBatch, graph: Graph, *, ids: Ids, at: datetime) -> Sequence[Episode]:

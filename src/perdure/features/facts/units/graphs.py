@@ -269,7 +269,7 @@ def retract_facts(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: date
     lost = [
         versions[-1]
         for first, versions in history.items()
-        if first in unsupported and not any(one.is_of_person and not one.is_deletion for one in versions)
+        if first in unsupported and not any(version.is_of_person and not version.is_deletion for version in versions)
     ]
     expired = delete_facts(tx, graph, lost, origin={"type": "system"}, change="retract", at=at)
     others = tx.of(Facts).histories(graph.id, sorted(named - {fact.first_seq for fact in expired})).values()
@@ -286,7 +286,7 @@ def _restore_before(tx: Tx, graph: Graph, versions: Sequence[Fact], gone: Collec
     """Write a fact, whose versions are given oldest first, as it was before the episodes `gone` changed it, and return
     the new version. None: they did not change it, or somebody has changed it since."""
     in_force: list[Fact] = []
-    for one in (one for one in versions if "ended_by" not in one.origin):
+    for one in (version for version in versions if "ended_by" not in version.origin):
         if one.change == "restore":  # the versions that it took back say nothing
             origins = [other.origin for other in in_force]
             del in_force[origins.index(one.origin) if one.origin in origins else len(origins) :]

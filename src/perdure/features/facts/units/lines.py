@@ -70,7 +70,7 @@ def _in_order(tx: Tx, graph: Graph, line: Sequence[Fact]) -> Sequence[LinePlace]
     sources = sources_of(tx, graph.id, line)
     places: list[LinePlace] = []
     for first, versions in tx.of(Facts).histories(graph.id, list(sources)).items():
-        said = sorted((one.occurred_at, one.seq) for one in sources[first]) or [(versions[0].created_at, 0)]
+        said = sorted((source.occurred_at, source.seq) for source in sources[first]) or [(versions[0].created_at, 0)]
         own = own_version(versions)
         places.append(LinePlace(own.valid_at or said[0][0], said, versions[-1], own))
     places = [_before_moves(place, places) for place in places]

@@ -39,7 +39,7 @@ def merge_entities(tx: Tx, graph: Graph, kept: Entity, gone: Entity, *, at: date
     between = [fact for fact in facts if kept.seq in (fact.subject, fact.object)]
     delete_facts(tx, graph, between, origin={"type": "person", MARK: gone.id}, at=at)
     _move(tx, graph, [fact for fact in facts if fact not in between], gone.seq, kept.seq, mark=gone.id, at=at)
-    names = [one for one in dict.fromkeys((gone.name, *kept.aliases, *gone.aliases)) if one != kept.name]
+    names = [name for name in dict.fromkeys((gone.name, *kept.aliases, *gone.aliases)) if name != kept.name]
     merged = replace(
         kept,
         aliases=tuple(names[:ALIASES_MAX]),
@@ -57,9 +57,9 @@ def merge_entities(tx: Tx, graph: Graph, kept: Entity, gone: Entity, *, at: date
 
 def check_separate(tx: Tx, *entities: Entity) -> None:
     """Raises: InvalidInput: one of these was merged into another entity."""
-    for one in entities:
-        for kept in tx.of(Entities).list_by_seqs(one.graph_id, [one.merged_into] if one.merged_into else []):
-            raise InvalidInput(f"{one.name!r:.80} was merged into {kept.name!r:.80}: change that one")
+    for entity in entities:
+        for kept in tx.of(Entities).list_by_seqs(entity.graph_id, [entity.merged_into] if entity.merged_into else []):
+            raise InvalidInput(f"{entity.name!r:.80} was merged into {kept.name!r:.80}: change that one")
 
 
 def split_entity(tx: Tx, graph: Graph, gone: Entity, *, at: datetime) -> Entity:
@@ -94,7 +94,7 @@ def _without(kept: Entity, gone: Entity, had: Any) -> Entity:
         return replace(kept, aliases=tuple(one for one in kept.aliases if one not in theirs))
     return replace(
         kept,
-        aliases=tuple(one for one in kept.aliases if one not in theirs or one in had["aliases"]),
+        aliases=tuple(alias for alias in kept.aliases if alias not in theirs or alias in had["aliases"]),
         summary="" if not had["summary"] and kept.summary == gone.summary else kept.summary,
         attributes={
             name: value

@@ -86,11 +86,11 @@ def take_imported(
     queue: list[str] = []
     while (end is None or after < end) and (rows := _rows(tx, agent_id, place, after)):
         queue += [
-            one.id
-            for one in rows
-            if (one.id in texts) is wanted
-            and (end is None or one.seq <= end)
-            and (isinstance(one, Passage) or is_turn(one))
+            row.id
+            for row in rows
+            if (row.id in texts) is wanted
+            and (end is None or row.seq <= end)
+            and (isinstance(row, Passage) or is_turn(row))
         ]
         after = rows[-1].seq
     found = tx.of(Episodes).find([*texts])

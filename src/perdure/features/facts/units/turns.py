@@ -78,7 +78,7 @@ def turn_of_passage(
     trust: TrustLabel = "user" if is_user else "agent"
     if (kind := passage.source.get("type")) in get_args(TrustLabel):
         trust = cast(TrustLabel, kind)
-    if outside := [one.source.label for one in sources if one.source.label in OUTSIDE]:
+    if outside := [source.source.label for source in sources if source.source.label in OUTSIDE]:
         trust = least_trusted(outside)
     return SpokenTurn(
         number=number,
@@ -106,7 +106,7 @@ def trusts_of(
     for row in rows:
         if row.kind == "message" and row.role in ("user", "tool"):
             said_by_agent = "tool" if row.role == "tool" else "agent"
-        outside = [one.source.label for one in (sources or {}).get(row.seq, ()) if one.source.label in OUTSIDE]
+        outside = [source.source.label for source in (sources or {}).get(row.seq, ()) if source.source.label in OUTSIDE]
         trusts[row.seq] = least_trusted(outside) if outside else "user" if row.role == "user" else said_by_agent
     return trusts
 

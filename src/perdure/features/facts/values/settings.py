@@ -165,7 +165,7 @@ def check_graph_settings(settings: Mapping[str, Any]) -> GraphSettings:
     for name in ("entity_types", "fact_types", "slots"):
         if not isinstance(settings.get(name, {}), Mapping):
             raise InvalidInput(f"{name} is {settings[name]!r:.80}: give an object")
-        if long := next((one for one in settings.get(name, {}) if len(str(one)) > _NAME_CHARS), None):
+        if long := next((key for key in settings.get(name, {}) if len(str(key)) > _NAME_CHARS), None):
             raise InvalidInput(f"{name} has {long!r:.80}: names have at most {_NAME_CHARS} characters")
     for name, schema in settings.get("entity_types", {}).items():
         if not isinstance(schema, Mapping):
@@ -179,7 +179,7 @@ def check_graph_settings(settings: Mapping[str, Any]) -> GraphSettings:
                 f"fact_types.{name:.80} is {signature!r:.80}: give a signature such as 'Person -> Organization'"
             )
     for slot, relations in settings.get("slots", {}).items():
-        if not isinstance(relations, list | tuple) or not all(isinstance(one, str) for one in relations):
+        if not isinstance(relations, list | tuple) or not all(isinstance(relation, str) for relation in relations):
             raise InvalidInput(f"slots.{slot:.80} is {relations!r:.80}: give a list of relations, such as ['WORKS_AS']")
     prompt = settings.get("prompt", "")
     if not isinstance(prompt, str) or len(prompt) > PROMPT_CHARS:

@@ -87,7 +87,7 @@ class LettaHistory:
         except AgentFileInvalid:
             self._report.leave_out(ODD, len(lines))
             return
-        if any(len(one.text) > self._limit_chars for one in parsed.messages if one.role != "tool"):
+        if any(len(message.text) > self._limit_chars for message in parsed.messages if message.role != "tool"):
             self._report.leave_out(TOO_LONG.format(limit=self._limit_chars), len(parsed.messages))
             return
         base = key_of(unit[0].get("id"))

@@ -267,7 +267,7 @@ def passage_of(context: LettaContext, found: Object) -> Passage | None:
 def schedule_options(found: Object) -> dict[str, Any]:
     """Return the options by which a schedule of the server is made here. Raises: InvalidInput: it can't be."""
     when, messages = object_in(found.get("schedule")), list_in(object_in(found.get("message")).get("messages"))
-    texts = [_text(object_in(one).get("content")) for one in messages]
+    texts = [_text(object_in(message).get("content")) for message in messages]
     role = object_in(messages[0]).get("role") if messages else "user"
     options: dict[str, Any] = {
         "message": "\n\n".join(filter(None, texts)),

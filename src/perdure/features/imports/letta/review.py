@@ -56,5 +56,5 @@ def approve_tool(tx: Tx, name: str, ports: Ports, at: datetime) -> UnreviewedToo
 def _waiting_agents(tx: Tx, name: str) -> Sequence[Agent]:
     """Return the agents that get a tool once it is reviewed, oldest first."""
     key, found = WAITS + name, tx.of(ImportedItems)
-    waiting: list[AgentId] = [one for one in found.owners(key) if found.find(one, [key])[key] != GIVEN]
+    waiting: list[AgentId] = [owner for owner in found.owners(key) if found.find(owner, [key])[key] != GIVEN]
     return [tx.agents.get(one) for one in waiting]

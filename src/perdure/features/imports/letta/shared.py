@@ -100,7 +100,7 @@ async def take_folder(context: LettaContext, found: Object) -> None:
     create = partial(create_folder, context.library, FileFolder(fields, {}))
     folder = await context.take("folder", found["id"], create, context.library.folders.get)
     context.folders[found["id"]] = "" if folder is None else folder.id
-    names = set() if folder is None else {one.file.name async for one in list_files(folder)}
+    names = set() if folder is None else {file.file.name async for file in list_files(folder)}
     step, params = partial(_take_file, context, folder, names), {"limit": FILES_AT_ONCE, "include_content": "true"}
     await context.each(path_of("folders", found["id"], "files"), "files", step, params)
 

@@ -76,7 +76,7 @@ def make_conversation(
     made = tx.conversations.add(agent_id, id_, at=at, summary=summary, settings=settings)
     if archived_at is not None:
         tx.conversations.put(replace(made, archived_at=archived_at), at=at)
-    labels = [one.label for one in tx.blocks.list_by_agent(agent_id) if one.label in blocks]
+    labels = [block.label for block in tx.blocks.list_by_agent(agent_id) if block.label in blocks]
     isolate_blocks(tx, agent_id, made.seq, labels, inputs.ids, author=AUTHOR, at=inputs.now)
     for label, block_id in tx.blocks.list_isolated(agent_id, made.seq).items():
         if block_id is not None:
@@ -122,7 +122,7 @@ def put_passages(
     """Store those passages in an archive, None: the agent's own, that were never imported and are nowhere here; with
     `dry` only count them. `agent_id`: empty: of an archive of no agent. Return how many. Raises: NotFound, TooMany,
     InvalidInput."""
-    by_id = {one.id: one for one in passages}
+    by_id = {passage.id: passage for passage in passages}
     known, places = tx.of(ImportedItems).find(agent_id, [*by_id]), tx.passages.find_places([*by_id])
     new = [one for id_, one in by_id.items() if id_ not in known and id_ not in places]
     if new and not dry:

@@ -44,7 +44,7 @@ class LettaReport(OmissionReport):
     @property
     def has_news(self) -> bool:
         """Whether anything is new."""
-        return any(one.new for one in self.counts.values())
+        return any(count.new for count in self.counts.values())
 
     def note_secrets(self, owner: str, names: Iterable[str]) -> None:
         """Note secrets whose values are not copied."""

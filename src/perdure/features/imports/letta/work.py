@@ -101,7 +101,7 @@ class LettaWork:
         )
         self._note_companion(object_in(state.get("managed_group")))
         secrets = list_in(state.get("secrets")) or list_in(state.get("tool_exec_environment_variables"))
-        self._report.note_secrets(f"agent {name!r}", [text_in(object_in(one).get("key")) for one in secrets])
+        self._report.note_secrets(f"agent {name!r}", [text_in(object_in(secret).get("key")) for secret in secrets])
         ids = {one["id"]: context.candidates("block", one["id"]) for one in blocks_of(state)}
         here = await context.store.read(units.find_blocks, [id_ for each in ids.values() for id_ in each])
         kept_blocks(state, here, context)  # raises if one can't be made
@@ -167,7 +167,7 @@ class LettaWork:
             return
         ids = [id_ for one in map(str, list_in(found.get("block_ids"))) for id_ in context.candidates("block", one)]
         blocks = await context.store.read(units.find_blocks, ids)
-        members = {"agent_ids": [one for one in agents.values() if one], "block_ids": [*blocks]}
+        members = {"agent_ids": [agent for agent in agents.values() if agent], "block_ids": [*blocks]}
         fields = IdentityIn.model_validate({**found, **members}).fields
         create = partial(identities.create, fields, found.get("project_id"))
         await context.make("identity", found["id"], create)
@@ -201,7 +201,7 @@ class LettaWork:
             manager["manager_agent_id"] = context.agents[manager["manager_agent_id"]]
         blocks = await context.store.read(units.find_blocks, [*map(str, list_in(found.get("shared_block_ids")))])
         body = {
-            "agent_ids": [context.agents[one] for one in members],
+            "agent_ids": [context.agents[member] for member in members],
             "description": text_in(found.get("description")),
             "shared_block_ids": [] if is_companion else [*blocks],
         }

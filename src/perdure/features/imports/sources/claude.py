@@ -33,7 +33,7 @@ def _item(value: Any, name: str, at: datetime, *, is_one: bool) -> Iterator[Sour
     """Yield a conversation, or the documents of a project, or memories. Raises: InvalidInput."""
     match value:
         case {"chat_messages": [*messages]}:
-            known = [one for one in messages if isinstance(one, dict)]
+            known = [message for message in messages if isinstance(message, dict)]
             nodes = {one["uuid"]: one for one in known if isinstance(one.get("uuid"), str)}
             path = path_to(known[-1].get("uuid"), nodes, _ABOVE) if known else []
             is_tree = any(str(one.get(_ABOVE)) in nodes for one in known)
@@ -59,7 +59,7 @@ def _text_of(message: Mapping[str, Any]) -> str:
     parts = [*map(_part, list_in(message.get("content")))]
     texts = parts if any(parts) else [text_in(message.get("text"))]
     files = [object_in(one) for key in ("attachments", "files") for one in list_in(message.get(key))]
-    names = [(text_in(one.get("file_name")), text_in(one.get("extracted_content"))) for one in files]
+    names = [(text_in(file.get("file_name")), text_in(file.get("extracted_content"))) for file in files]
     texts += [
         joined([f"[file {name or 'without a name'}]", text]) for name, text in dict.fromkeys(names) if name or text
     ]

@@ -118,7 +118,7 @@ def _line(
 
 def _timed(messages: Sequence[ImportedMessage], otherwise: datetime) -> Sequence[ImportedMessage]:
     """Return messages, each without a time with that of the one before, else the first time, else `otherwise`."""
-    at = next((one.occurred_at for one in messages if one.occurred_at != NO_TIME), otherwise)
+    at = next((message.occurred_at for message in messages if message.occurred_at != NO_TIME), otherwise)
     found = []
     for one in messages:
         at = at if one.occurred_at == NO_TIME else one.occurred_at
@@ -133,7 +133,7 @@ def _whole(
     waiting = _count_unfinished(messages) if is_own else 0
     end = len(messages) - waiting
     kept = [*_answered(messages[:end]), *messages[end:]]
-    if lost := sum(len(one.parts) for one in messages) - sum(len(one.parts) for one in kept):
+    if lost := sum(len(message.parts) for message in messages) - sum(len(one.parts) for one in kept):
         yield Omission(OPEN_CALLS, lost)
     if talk is not None and (kept or talk.title or is_own):
         yield replace(talk, messages=kept, waiting=waiting)
@@ -146,7 +146,7 @@ def _count_unfinished(messages: Sequence[ImportedMessage]) -> int:
     calls = [part for part in last.parts if isinstance(part, ToolCall)] if last is not None else []
     given = [part for one in messages[len(messages) - results :] for part in one.parts if isinstance(part, ToolResult)]
     is_open = any(one.awaits for one in calls if one.call_id not in {each.call_id for each in given})
-    return results + 1 if is_open and {one.call_id for one in given} <= {one.call_id for one in calls} else 0
+    return results + 1 if is_open and {one.call_id for one in given} <= {call.call_id for call in calls} else 0
 
 
 def _answered(messages: Sequence[ImportedMessage]) -> Iterator[ImportedMessage]:

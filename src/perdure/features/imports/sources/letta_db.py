@@ -138,7 +138,7 @@ def _agents(database: _Database, name: str) -> Iterator[SourceItem]:
         )
         yield from _conversations(database, agent)
         yield from _passages(database, agent["id"])
-    own = [one for one in database.rows("tools") if text_in(one.get("tool_type")) in ("", "custom")]
+    own = [row for row in database.rows("tools") if text_in(row.get("tool_type")) in ("", "custom")]
     yield Omission(TOOLS, len(own))
     yield Omission(OF_FILES, len(database.rows("source_passages")))
 

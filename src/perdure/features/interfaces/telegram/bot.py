@@ -129,7 +129,7 @@ class TelegramBot:
                 del self._albums[message.chat_id, message.media_group_id]
             if chat is not None and updates[0].update_id not in self._log.taken:
                 await self._try_take(updates, chat.id)
-        self._done |= {one.update_id for one in updates}
+        self._done |= {update.update_id for update in updates}
         first = min(self._seen - self._done, default=None)
         taken = [number for number in self._done if first is None or number < first]
         self._log.newest = max([self._log.newest, *taken])
@@ -196,7 +196,7 @@ class TelegramBot:
             background=False,
             idempotency_key=f"telegram-{self._bot.id}-{updates[0].update_id}",
         )
-        numbers = [one.update_id for one in updates]
+        numbers = [update.update_id for update in updates]
         self._open(numbers, Delivery(chat, conversation, run_id=accepted.run.id))
 
     async def _decide(self, number: int, query: telegram.CallbackQuery, chat: int) -> None:

@@ -35,7 +35,7 @@ async def read_messages(
     messages: Sequence[telegram.Message], perdure: AsyncPerdure, agent: AsyncAgent, again: Again
 ) -> MessageContent | None:
     """Return the content of an album, or of a single message; None: nothing supported. Raises: as `_read`."""
-    found = [await _read(one, perdure, agent, again) for one in messages]
+    found = [await _read(message, perdure, agent, again) for message in messages]
     taken = [one for one in found if one is not None]
     text = "\n\n".join(one.text for one in taken if one.text)
     images = [image for one in taken for image in one.images]
