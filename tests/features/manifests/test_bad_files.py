@@ -52,6 +52,7 @@ BAD: Mapping[str, tuple[str, str]] = {
     "true for a number": ("groups:\n  g:\n    max_turns: true", "a.yaml:3: 'max_turns' is True"),
     "a thing that is null": ("agents:\n  ada:", "a.yaml:2: 'ada' is None"),
     "a key twice": ("agents:\n  ada: {}\n  ada: {}", "a.yaml:3: 'ada' is there twice"),
+    "a key twice in two forms": ("agents:\n  é: {}\n  e\u0301: {}", "a.yaml:3: 'é' is there twice"),
     "a tool twice": (
         "agents:\n  ada:\n    tools: [memory_insert, memory_insert]",
         "a.yaml:3: 'memory_insert' is there twice",

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import yaml
 
 from perdure.core.errors import InvalidInput
+from perdure.core.text.forms import name_form
 from perdure.features.manifests.schema import manifest_schema
 from perdure.features.manifests.values import FileLine
 
@@ -129,6 +130,7 @@ class _Reader:
             for one in node.value:
                 item = self.read(one, schema.get("items", {}), f"an item of {what}", path, depth + 1)
                 if schema.get("uniqueItems"):
+                    item = name_form(item)
                     if item in value:
                         raise InvalidInput(f"{self._place(one)}: {item!r} is there twice")
                     self.places[*path, item] = self._place(one)
@@ -141,7 +143,7 @@ class _Reader:
         """Read an object's fields into `found`. Raises: InvalidInput: as `read`; a duplicate, missing or odd key."""
         known, more = schema.get("properties", {}), schema.get("additionalProperties", {})
         for key_node, value_node in node.value:
-            place, key = self._place(key_node), key_node.value
+            place, key = self._place(key_node), name_form(key_node.value)
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == f"{_CORE}merge":
                 raise InvalidInput(
                     f"{place}: a key is no text: merge keys (`<<`), lists and objects are not taken as one"
