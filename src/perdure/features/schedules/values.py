@@ -397,19 +397,20 @@ def _check_cron(timing: ScheduleTiming, expression: str, *, now: datetime, inter
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _DURATION = re.compile(
-    r"\s*(\d{1,9})\s*(?:(s)(?:ecs?|econds?)?|(m)(?:ins?|inutes?)?|(h)(?:rs?|ours?)?|(d)(?:ays?)?|(w)(?:eeks?)?)\s*"
+    r"(?:and\s+)?(\d{1,9})\s*(?:(s)(?:ecs?|econds?)?|(m)(?:ins?|inutes?)?|(h)(?:rs?|ours?)?|(d)(?:ays?)?|(w)(?:eeks?)?)\s*"
 )
+_DURATIONS = re.compile(f"(?:{_DURATION.pattern})+")
 _TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})")
 
 
 def parse_duration(text: str) -> int:
-    """Return the seconds of a text such as `90s`, `30 minutes`, `1h`, `2d` or `1w`. Raises: ScheduleInvalid."""
-    match = _DURATION.fullmatch(text.lower())
-    if match is None:
+    """Return the seconds of a text such as `90s`, `30 minutes`, `1h30m`, `2d` or `1w`. Raises: ScheduleInvalid."""
+    lower = text.strip().lower()
+    if not _DURATIONS.fullmatch(lower) or re.search(r"\dM\b", text):  # an M may mean months
         raise ScheduleInvalid(
             f"{text!r:.80} is not a duration: give a number with s, m, h, d or w, such as 30m or 1d; cron has months"
         )
-    return int(match[1]) * _UNITS[match[match.lastindex or 0]]
+    return sum(int(one[1]) * _UNITS[one[one.lastindex or 0]] for one in _DURATION.finditer(lower))
 
 
 def parse_interval(every: str | int | timedelta) -> int:
