@@ -96,6 +96,15 @@ async def test_a_context_says_what_a_session_needs(tmp_path: Path) -> None:
     assert "The human of this build" not in about and "Blocks" not in about  # they stand above
 
 
+async def test_a_context_shows_what_was_remembered_last(tmp_path: Path) -> None:
+    """Also what gives no fact."""
+    async with connected(tmp_path) as client:
+        await said(client, "memory_remember", text="The boat is blue.")
+        context = await said(client, "memory_context")
+
+    assert "The boat is blue." in context
+
+
 async def test_a_search_quotes_blocks_that_have_its_words_only(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
         await said(client, "memory_edit_block", label="human", value="Ada, an astronomer")

@@ -87,13 +87,15 @@ class MemoryReader:
 
     async def context(self, budget_tokens: int, about: str = "") -> str:
         """What to know now, in at most so many tokens: blocks, the newest handoff, what is known, titles of the newest
-        notes, and what is remembered about a task, or without a task what the user said; empty: nothing."""
+        notes, and what is remembered about a task, or without a task the newest texts, and what the user said; empty:
+        nothing."""
         sections = [(BLOCKS, await self._blocks()), (HANDOFF, await self._handoff())]
         for level, agent in self.readers:
             known = await agent.facts.context(about, budget_tokens=max(1, int(KNOWN_SHARE * budget_tokens)))
             sections.append((KNOWN, f"## Known ({level})\n{known.text}" if known.text else ""))
         told, last = ("", "") if about.strip() else await self._user_statements()
-        sections += (TOLD, told), (NOTES, await self._titles()), (LAST, last)
+        texts = "" if about.strip() else await self._passages()
+        sections += (TOLD, told), (NOTES, await self._titles()), (NOTES, texts), (LAST, last)
         sections = [section for section in sections if section[1]]
         room, task = budget_tokens, ""
         if about.strip():
@@ -127,6 +129,13 @@ class MemoryReader:
         newest = sorted(notes, key=lambda note: note.created_at, reverse=True)[:NOTES_SHOWN]
         lines = [f"{note.id[:ID_CHARS]} {note.kind} {note.changed_at:%Y-%m-%d} {note.title}" for note in newest]
         return "\n".join(["## Notes, newest first", *lines]) if lines else ""
+
+    async def _passages(self) -> str:
+        """The newest texts that are no notes."""
+        found = [one for _, agent in self.readers for one in await agent.notes.list_other_passages(NOTES_SHOWN)]
+        newest = sorted(found, key=lambda one: one.created_at, reverse=True)[:NOTES_SHOWN]
+        lines = [f"- {one.created_at:%Y-%m-%d} {line_of(one.text)}" for one in newest]
+        return "\n".join(["## Remembered, newest first", *lines]) if lines else ""
 
     async def _user_statements(self) -> tuple[str, str]:
         """(What the user stated in the last sessions, the user's last words beside it), each oldest first."""
