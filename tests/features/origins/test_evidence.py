@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from perdure.testing import calls, says
 from tests.ui.browser import dashboard, text_of
 
@@ -27,6 +29,21 @@ async def test_an_answer_rests_on_the_lines_and_messages_that_hold_its_words() -
             assert one["address"].replace("&", "&amp;") in shown
     assert "None, version None" not in shown
     assert text_of(shown).index("It rests on") < text_of(shown).index("The whole request")
+
+
+@pytest.mark.parametrize(("value", "line"), [("Works from home on Tuesdays.", ":1"), ("Likes tea.", "")])
+async def test_a_line_that_has_moved_or_gone_since_is_found(value: str, line: str) -> None:
+    """Of one that is gone, the block is shown."""
+    async with dashboard(says("You work from home on Tuesdays.")) as (client, library):
+        agent = await library.create_agent("Ada", human=HUMAN)
+        reply = await agent.send("When am I in?")
+        await agent.blocks.update("human", value)
+        page = (await client.get("/why", params={"of": reply.run_id, "format": "json"})).json()
+        block = await agent.blocks.get("human")
+        shown = await client.get(page["evidence"][0]["address"])
+
+    assert page["evidence"][0]["address"] == f"/why?of={block.id}{line}"
+    assert shown.status_code == 200
 
 
 async def test_an_answer_of_no_memory_says_so() -> None:

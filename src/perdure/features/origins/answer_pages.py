@@ -11,7 +11,7 @@ from perdure.context.request.explain import Explanation
 from perdure.core.errors import NotFound
 from perdure.core.forgetting.origins import FactOrigin, origin_shape
 from perdure.core.forgetting.redaction import ASCII_MIN, CHARS_MAX, REDACTED, Redactor
-from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, is_id
+from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId, RunId, is_id
 from perdure.core.models import ModelRequest
 from perdure.core.text.reprs import attributes
 from perdure.features.origins.answers import RequestPiece, find_evidence
@@ -145,6 +145,13 @@ async def _address(library: AsyncPerdure, origin: AnswerOrigin, piece: RequestPi
             return await _chat_address(library, MessageId(piece.id))
         if piece.kind == "recalled":
             await library.agent_of(origin.agent_id).why(piece.id)
+        if piece.kind == "block":  # whose lines may be others by now
+            block_id, _, number = piece.id.partition(":")
+            lines = (await library.blocks.get(BlockId(block_id))).value.split("\n")
+            if piece.text not in lines:
+                return f"/why?of={block_id}"
+            if lines[int(number) - 1 : int(number)] != [piece.text]:
+                return f"/why?of={block_id}:{lines.index(piece.text) + 1}"
     except NotFound:
         return None
     more = f"&agent={origin.agent_id}&conversation={origin.conversation_id}" if piece.kind == "summary" else ""
