@@ -10,6 +10,7 @@ import pytest
 
 from perdure.engine.records.leases import process_owner
 from perdure.features.imports import units
+from perdure.features.imports.common.values import COMPANIONS
 from perdure.features.imports.sources.plain import hash_of
 from tests.features.imports import golden
 from tests.support.library import open_async, open_sync
@@ -40,6 +41,22 @@ def test_the_agent_that_was_asked_for_gets_it(exported: Path, tmp_path: Path) ->
         assert {one.name for one in store.agents()} == {"sam", "bob", "new"}
         assert (again.agents, again.new) == (first.agents, 0)
         assert store.agent("sam").info.tags == ("mine",)
+
+
+@pytest.mark.uses("groups")
+def test_a_companion_is_made_anew_with_its_agent(tmp_path: Path) -> None:
+    """Named after it, and not after the name that the agent had while it was imported."""
+    with open_sync(tmp_path / "exported.db") as store:
+        store.create_agent("sam", sleeptime=True)
+        store.export(tmp_path / "out")
+    with open_sync(tmp_path / "perdure.db") as store:
+        report = store.imports.run("jsonl", tmp_path / "out")
+        names = {one.name for one in store.agents()}
+        persona = store.agent("sam-sleeptime").blocks.get("memory_persona").value
+
+    assert names == {"sam", "sam-sleeptime"}
+    assert report.left_out == {COMPANIONS: 1}
+    assert "sam" in persona and "imported" not in persona
 
 
 @pytest.mark.parametrize("kind", ["letta", "export"])

@@ -19,6 +19,7 @@ from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message, parts_from_json, parts_to_json
 from perdure.core.passages import Passage
+from perdure.domain.agents.units import COMPANIONS
 from perdure.domain.conversations.transfer import parse_fields
 from perdure.features.agent_files.exporting import export_text
 from perdure.features.exports.folders import absolute, new_folder, safe_name, unused_name, write_marker
@@ -71,6 +72,7 @@ class AsyncExports(AsyncPart):
         chosen = [await library.agent(one) for one in agents] or await _all_agents(library)
         if not chosen:
             raise InvalidInput("there is no agent yet to export")
+        companions = await self._ports.store.read(_list_companions, [one.id for one in chosen])
         written: list[ExportedAgent] = []
         used, done = set[str](), 0
         with new_folder(target, overwrite=overwrite) as part:
@@ -78,7 +80,8 @@ class AsyncExports(AsyncPart):
                 own = part if len(agents) == 1 else part / unused_name(safe_name(agent.name, "agent"), used)
                 own.mkdir(exist_ok=True)
                 writer = _Export(library, agent.id, agent.name, own, lambda count, start=done: progress(start + count))  # type: ignore[misc]
-                written.append(await writer.write(target / own.relative_to(part)))
+                is_companion = agent.id in companions
+                written.append(await writer.write(target / own.relative_to(part), is_companion=is_companion))
                 done += written[-1].messages + written[-1].passages
             shown = [asdict(one) | {"folder": one.folder.relative_to(target).as_posix()} for one in written]
             write_marker(part, {"perdure": "export", "version": VERSION, "agents": shown})
@@ -91,6 +94,11 @@ async def _all_agents(library: AsyncPerdure) -> Sequence[Any]:
     while page := await library.agents(limit=PAGE, after=found[-1].id if found else None):
         found += page
     return found[::-1]
+
+
+def _list_companions(tx: Tx, agent_ids: Sequence[AgentId]) -> set[AgentId]:
+    """Return the companions of these agents."""
+    return {one for agent_id in agent_ids for found in COMPANIONS(tx, agent_id) for one in found}
 
 
 class _Export:
@@ -106,22 +114,24 @@ class _Export:
         self._messages = self._passages = self._conversations = 0
         self._redactors: Sequence[Redactor] = ()
 
-    async def write(self, shown: Path) -> ExportedAgent:
-        """Write all files; `shown` is where they will be."""
+    async def write(self, shown: Path, *, is_companion: bool) -> ExportedAgent:
+        """Write all files; `shown` is where they will be. `is_companion`: of an agent that is exported with it."""
         forgotten = await self._library.transfer.list_forgotten(self._id)
         self._redactors = [Redactor(one.needle) for one in forgotten if one.needle != REDACTED]
-        await self._write_agent()
+        await self._write_agent(is_companion=is_companion)
         await self._write_messages()
         await self._write_passages()
         counts = {"conversations": self._conversations, "messages": self._messages, "passages": self._passages}
         return ExportedAgent(id=self._id, name=self._name, folder=shown, content_hash=self._hash.hexdigest(), **counts)
 
-    async def _write_agent(self) -> None:
+    async def _write_agent(self, *, is_companion: bool) -> None:
         """Write the agent without messages and passages, which have files of their own."""
         document = json.loads(await export_text(self._library, self._id, with_messages=False))
         for copy in document["metadata"]["perdure"]["agents"].values():
             copy["passages"] = []
         document["exported_agent_id"] = self._id
+        if is_companion:  # an import makes it anew
+            document["companion"] = True
         document["former_agents"] = await self._read(lambda tx: next(iter(FORMER_AGENTS(tx, self._id)), ()))
         (self._folder / "agent.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
         blocks = (await self._agent.state()).blocks

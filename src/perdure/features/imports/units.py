@@ -15,12 +15,12 @@ from perdure.core.ids import AgentId, ArchiveId, ConversationId, MessageId, Pass
 from perdure.core.messages import Message, Text
 from perdure.core.passages import Passage
 from perdure.core.sources import Source
-from perdure.domain.agents.units import update_agent
+from perdure.domain.agents.units import COMPANIONS, update_agent
 from perdure.domain.archives.passages import delete_passage, own_archive, update_passage
 from perdure.domain.conversations.importing import IMPORTED, ImportedMessage, message_ids
 from perdure.domain.conversations.transfer import import_passages
 from perdure.domain.conversations.units import SUMMARY_CHARS
-from perdure.domain.corrections import MEMORY_CORRECTED
+from perdure.domain.corrections import MEMORY_CORRECTED, put_block_value
 from perdure.domain.texts import TEXTS_DELETED, keepers
 from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.conversations.edit import recount_view
@@ -134,7 +134,14 @@ def claim_agent(tx: Tx, made: AgentId, key: str, named: str | None, name: str, a
     if (there := find_agent(tx, key, named)) is not None:
         return there
     tx.of(ImportedItems).put(made, {key: ""})
-    return update_agent(tx, made, {"name": free_name(tx, name)}, author=AUTHOR, at=at)
+    unfinished, name = tx.agents.get(made).name, free_name(tx, name)
+    for companion in [one for some in COMPANIONS(tx, made) for one in some]:  # named after it, also in a block
+        own = tx.agents.get(companion).name.replace(unfinished, name)
+        update_agent(tx, companion, {"name": free_name(tx, own)}, author=AUTHOR, at=at)
+        for block in tx.blocks.list_by_agent(companion):
+            if unfinished in block.value:
+                put_block_value(tx, block.id, block.value.replace(unfinished, name), author=AUTHOR, at=at)
+    return update_agent(tx, made, {"name": name}, author=AUTHOR, at=at)
 
 
 def is_own(tx: Tx, agent_id: AgentId, key: str) -> bool:

@@ -13,6 +13,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, BlockId
 from perdure.features.agent_files.importing import IMPORT_GROUP
 from perdure.features.imports.common.tables import ImportedItems
+from perdure.features.imports.common.values import COMPANIONS
 from perdure.features.imports.letta import units
 from perdure.features.imports.letta.agents import SLEEPTIME_KINDS, blocks_of, kept_blocks, new_block, plan_agent
 from perdure.features.imports.letta.client import LettaRefused, LettaServer, Object, path_of
@@ -24,7 +25,6 @@ from perdure.features.imports.sources.plain import list_in, object_in, text_in
 from perdure.library.parts.checks import Page
 from perdure.server.wire.identities import IdentityIn
 
-COMPANIONS = "companions, which are made anew with the agents that they help: what they said stays there"
 FOREIGN = "agents whose ids agents of this store have that no import has made"
 LONELY = "archives of no agent, whose passages the server does not give"
 GROUP_FIELDS: Mapping[str, tuple[str, ...]] = {

@@ -18,6 +18,7 @@ from perdure.core.messages import ToolCall, ToolResult, parts_from_json, text_of
 from perdure.core.passages import Passage
 from perdure.domain.conversations.importing import NAME_MAX_CHARS, ImportedMessage, ImportedRole
 from perdure.domain.conversations.transfer import parse_fields
+from perdure.features.imports.common.values import COMPANIONS
 from perdure.features.imports.sources.files import SourceFiles
 from perdure.features.imports.sources.items import Omission, SourceAgent, SourceConversation, SourceItem, SourceMemory
 from perdure.features.imports.sources.kinds import missing_file, wrong_item
@@ -51,6 +52,9 @@ def _agent(files: SourceFiles, folder: PurePosixPath) -> Iterator[SourceItem]:
     file = files.read(name, _AGENT_BYTES)
     try:
         document = json.loads(file)
+        if document.get("companion") is True:
+            yield Omission(COMPANIONS)
+            return
         id_ = key_of(document.get("exported_agent_id") or folder.as_posix())
         former = tuple(
             tuple(one for one in (id_, *chain) if is_id("agent", one))[:FORMER_MAX]
