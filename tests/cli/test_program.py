@@ -29,6 +29,19 @@ from tests.support.warm import warm
 Child = subprocess.Popen[bytes]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_an_output_that_has_no_room_is_said_so(tmp_path: Path, more: tuple[str, ...]) -> None:
+    with open_sync(tmp_path / "perdure.db") as store:
+        store.create_agent("sam")
+    command = [sys.executable, "-m", "perdure", "agent", "list", *more]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, env=environment(tmp_path), stdout=full, stderr=subprocess.PIPE, check=False)
+
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"error: the output can't be written: ") and b"Traceback" not in done.stderr
+
+
 def test_it_remembers_over_a_restart(tmp_path: Path) -> None:
     """Lines on stdin are messages; what one process was told, the next one knows; stdout has the agent's words only."""
     told = perdure_from_cold(tmp_path, stdin="My name is Ada Lovelace.\nI live in Turin.\n\n我喜欢围棋。\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import shlex
@@ -304,4 +305,11 @@ def run_and_exit(work: Coroutine[Any, Any, int], *, loop_factory: Callable[[], A
             code = runner.run(work)
     except KeyboardInterrupt:
         code = INTERRUPTED
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        # What reads the store says itself that its disk is full: this is stdout, which would fail once more at the end.
+        print(f"error: the output can't be written: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = 1
     raise typer.Exit(code)
