@@ -218,8 +218,10 @@ async def test_responses_are_deleted_and_not_stored() -> None:
         await own.responses.delete(kept.id)
         unkept = await own.responses.create(model="ann", input="U2", store=False)
         for response in (kept, unkept):
-            with pytest.raises(openai.NotFoundError):
+            with pytest.raises(openai.NotFoundError, match=f"response '{response.id}' not found"):
                 await own.responses.retrieve(response.id)
+        with pytest.raises(openai.NotFoundError, match=f"response '{kept.id}' not found"):
+            await own.responses.create(model="ann", input="U3", previous_response_id=kept.id)
 
         assert [one[0] for one in await chat.conversations()] == ["U1", "U2"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -142,10 +143,11 @@ async def delete_response(response_id: str, library: Library) -> Json[DeletedRes
 
 async def _stored_run(library: Library, response_id: str) -> Run:
     """The run of an answer. Raises: NotFound: there is none, or it was not to be stored."""
-    run = await library.runs.run(run_id_of(response_id))
-    if not run.options.form.get("response", {}).get("store"):
-        raise NotFound("response", response_id)
-    return run
+    with contextlib.suppress(NotFound):
+        run = await library.runs.run(run_id_of(response_id))
+        if run.options.form.get("response", {}).get("store"):
+            return run
+    raise NotFound("response", response_id)
 
 
 def run_id_of(response_id: str) -> RunId:

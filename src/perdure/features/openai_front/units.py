@@ -20,6 +20,7 @@ from perdure.engine.conversations.importing import fork, import_in_unit
 from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.features.openai_front.known_turns import KnownTurn, find_turn, read_turn
+from perdure.features.openai_front.response_bodies import RESPONSE
 from perdure.features.openai_front.tables import OpenaiHistories
 from perdure.features.openai_front.values import (
     Chat,
@@ -293,10 +294,13 @@ class ChatUnits:
 
     def _run(self, tx: Tx, run_id: RunId) -> Run:
         """Return a run of this agent. Raises: NotFound."""
-        run = tx.runs.get(run_id)
-        if run.key.agent_id != self.agent_id:
-            raise NotFound("run", run_id, hint="another agent has it")
-        return run
+        hint = ""
+        with contextlib.suppress(NotFound):
+            run = tx.runs.get(run_id)
+            if run.key.agent_id == self.agent_id:
+                return run
+            hint = "another agent has it"
+        raise NotFound("response", RESPONSE + run_id.partition("-")[2], hint=hint)
 
     def _message_id(self, conversation: Conversation, turn: ChatTurn) -> MessageId:
         """Return the id that the first message of a turn gets where it is imported."""
