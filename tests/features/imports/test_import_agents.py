@@ -10,7 +10,7 @@ import pytest
 
 from perdure.engine.records.leases import process_owner
 from perdure.features.imports import units
-from perdure.features.imports.common.values import COMPANIONS
+from perdure.features.imports.sources.items import COMPANIONS
 from perdure.features.imports.sources.plain import hash_of
 from tests.features.imports import golden
 from tests.support.library import open_async, open_sync

@@ -11,7 +11,6 @@ from perdure.features.imports.sources.items import ImportSource
 AUTHOR = Author(kind="system", id="import")
 DELETED = "conversations that were deleted here"
 FORGOTTEN = "memories that the agent has forgotten"
-COMPANIONS = "companions, which are made anew with the agents that they help: what they said stays there"
 BUSY = "conversations in which something waits or runs; import again later"
 TOO_LONG = "messages of more than {limit:,} characters"
 

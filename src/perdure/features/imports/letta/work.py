@@ -13,7 +13,6 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, BlockId
 from perdure.features.agent_files.importing import IMPORT_GROUP
 from perdure.features.imports.common.tables import ImportedItems
-from perdure.features.imports.common.values import COMPANIONS
 from perdure.features.imports.letta import units
 from perdure.features.imports.letta.agents import SLEEPTIME_KINDS, blocks_of, kept_blocks, new_block, plan_agent
 from perdure.features.imports.letta.client import LettaRefused, LettaServer, Object, path_of
@@ -21,6 +20,7 @@ from perdure.features.imports.letta.context import LettaContext
 from perdure.features.imports.letta.of_agent import AgentParts, put_passages, take_archive
 from perdure.features.imports.letta.shared import take_folder, take_mcp_server, take_tool
 from perdure.features.imports.letta.values import LettaReport
+from perdure.features.imports.sources.items import COMPANIONS
 from perdure.features.imports.sources.plain import list_in, object_in, text_in
 from perdure.library.parts.checks import Page
 from perdure.server.wire.identities import IdentityIn

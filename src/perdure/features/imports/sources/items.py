@@ -16,6 +16,7 @@ ImportSource = Literal["chatgpt", "claude", "mem0", "zep", "letta-db", "markdown
 
 IMPORT_SOURCES: Final[tuple[ImportSource, ...]] = get_args(ImportSource)
 
+COMPANIONS = "companions, which are made anew with the agents that they help: what they said stays there"
 EMPTY = "conversations without a message"
 ROOT = "00000000-0000-4000-8000-000000000000"
 """What the first message follows in Claude's export."""

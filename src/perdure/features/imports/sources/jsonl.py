@@ -18,9 +18,15 @@ from perdure.core.messages import ToolCall, ToolResult, parts_from_json, text_of
 from perdure.core.passages import Passage
 from perdure.domain.conversations.importing import NAME_MAX_CHARS, ImportedMessage, ImportedRole
 from perdure.domain.conversations.transfer import parse_fields
-from perdure.features.imports.common.values import COMPANIONS
 from perdure.features.imports.sources.files import SourceFiles
-from perdure.features.imports.sources.items import Omission, SourceAgent, SourceConversation, SourceItem, SourceMemory
+from perdure.features.imports.sources.items import (
+    COMPANIONS,
+    Omission,
+    SourceAgent,
+    SourceConversation,
+    SourceItem,
+    SourceMemory,
+)
 from perdure.features.imports.sources.kinds import missing_file, wrong_item
 from perdure.features.imports.sources.plain import hash_of, joined, key_of, list_in, object_in, text_in, time_of
 from perdure.features.imports.sources.streams import json_lines, read_each
