@@ -41,7 +41,7 @@ from perdure.core.messages import Image, ImageLink
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder, TokenCounter, Toolbox
 from perdure.core.secrets import Cipher
-from perdure.core.specs import ToolFilter, ToolSpec
+from perdure.core.specs import ToolSpec
 from perdure.core.telemetry import Telemetry
 from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, BUILTIN_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import Sandbox
@@ -424,9 +424,7 @@ async def _bring_up_to_date(
     """Store the specs of the built-in tools and of `functions`, but only if one is new or has changed. Encrypt the
     variables of tools that an older version stored in plain text; without a key they stay."""
     specs = [*MEMORY_TOOL_SPECS.values(), *BUILTIN_TOOL_SPECS.values(), *AGENT_TOOL_SPECS.values(), *functions]
-    names = tuple(spec.name for spec in specs)
-    tools = await store.read(lambda tx: tx.tools.page(where=ToolFilter(names=names), limit=len(names)))
-    stored = {tool.spec.name: tool for tool in tools}
+    stored = await store.read(lambda tx: tx.tools.find_named([spec.name for spec in specs]))
     if current_tools(stored, specs):
         await store.write(put_tools, specs, ids=ids, at=at)
     with contextlib.suppress(SecretKeyMissing):

@@ -277,7 +277,7 @@ def current_tools(stored: Mapping[str, Tool], specs: Sequence[ToolSpec]) -> list
 
 def put_tools(tx: Tx, specs: Sequence[ToolSpec], *, ids: Ids, at: datetime) -> None:
     """Store the current specs of built-in tools and of the program's functions. Raises: as `current_tools`."""
-    stored = {spec.name: tool for spec in specs if (tool := tx.tools.find_by_name(spec.name)) is not None}
+    stored = tx.tools.find_named([spec.name for spec in specs])
     for spec in current_tools(stored, specs):
         before = stored.get(spec.name)
         tool = Tool(id=ToolId(ids.new("tool")), spec=spec) if before is None else replace(before, spec=spec)

@@ -387,8 +387,6 @@ def run_unit(connection: sqlite3.Connection, path: Path, unit: Callable[[], Any]
     """Run one unit of the open transaction; return its result or error. If it fails, its own changes are rolled back;
     for a unit `alone` in its transaction that is left to the caller. Raises: sqlite3.Error: the whole transaction
     failed.
-
-    Raises: sqlite3.Error: the whole transaction failed.
     """
     if not alone:
         connection.execute("SAVEPOINT unit")

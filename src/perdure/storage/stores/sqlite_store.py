@@ -48,6 +48,7 @@ GROUP_COMMIT_S = 0.05
 """CPU seconds after which no further unit joins the transaction: small units share a commit, large ones don't wait for
 each other."""
 READERS = 4
+READER_WAIT_S = 0.1  # then a read opens another connection, which takes 2 ms to read the schema; most reads take less
 SCRUB_LOOK_S = 0.5
 """How often the caller of a scrub is told how far it is."""
 
@@ -88,9 +89,11 @@ class SqliteStore(StoreBase):
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = False
         self._broken: StoreError | None = None
-        self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
-        self._watcher: sqlite3.Connection | None = None
+        self._free_readers: queue.SimpleQueue[tuple[sqlite3.Connection, Tx] | None] = queue.SimpleQueue()
+        self._free_readers.put(None)  # the first reader, which is not open yet
+        # It counts what other connections commit. It reads no schema, which the settings of `connect` do.
+        self._watcher = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._watching = threading.Lock()
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="perdure-read")
         self._thread = threading.Thread(target=self._write_jobs, name="perdure-write", daemon=True)
@@ -186,32 +189,31 @@ class SqliteStore(StoreBase):
         self._jobs.put(None)
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
         self._pool.shutdown(wait=True)
-        for connection in (*self._readers, *((self._watcher,) if self._watcher else ())):
+        for connection in (*self._readers, self._watcher, self._writer):
             connection.close()
-        self._writer.close()
 
     def _load_mark(self) -> str:
         """What `mark` returns, read in this thread."""
-        # The number counts what other connections have committed, so always the same connection reads it.
         with self._watching:
-            if self._watcher is None:
-                self._watcher = connect(self._path, read_only=True)
             try:
                 return str(self._watcher.execute("PRAGMA data_version").fetchone()[0])
             except SQLITE_ERRORS as error:
                 raise store_error(error, self._path) from error
 
     def _read(self, unit: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> T:
-        """What a unit returns, read over this thread's own connection."""
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = connect(self._path, read_only=True)
-            self._local.tx = Tx(SqliteDatabase(connection, read_only=True), self._org_id, self._limits)
+        """What a unit returns, read over a connection that no other read uses."""
+        reader: tuple[sqlite3.Connection, Tx] | None = None
+        with contextlib.suppress(queue.Empty):
+            reader = self._free_readers.get(timeout=READER_WAIT_S)
+        if reader is None:
+            connection = connect(self._path, read_only=True)
+            reader = connection, Tx(SqliteDatabase(connection, read_only=True), self._org_id, self._limits)
             self._readers.append(connection)
+        connection, tx = reader
         try:
             connection.execute("BEGIN")
             try:
-                return unit(self._local.tx, *args, **kwargs)
+                return unit(tx, *args, **kwargs)
             finally:
                 if connection.in_transaction:
                     connection.execute("COMMIT")
@@ -219,6 +221,8 @@ class SqliteStore(StoreBase):
             raise store_error(error, self._path) from error
         except OverflowError as error:
             raise too_large(error) from error
+        finally:
+            self._free_readers.put(reader)
 
     def _write_jobs(self) -> None:
         """The writer's thread: write the waiting jobs, and resolve their futures, until `close`."""

@@ -58,14 +58,12 @@ class Tools(tables.PagedTable[ToolFilter, Tool], tables.AgentsTable[Tool]):
 
     def add(self, tool: Tool, *, code: ToolCode | None = None, at: datetime) -> Tool:
         """Add a tool with its source, if it has one; return it. Raises: AlreadyExists: its name or id exists."""
-        if self.find_by_name(tool.spec.name) is not None:
-            raise AlreadyExists("tool", tool.spec.name)
         if self._rows("SELECT 1 FROM tools WHERE id = :id", id=tool.id):
             raise AlreadyExists("tool", tool.id)
         sql = row_format.insert_into("tools", f"id, org_id, number, created_at, {_CHANGES}")
         params = _params(tool, code, at) | {"number": tables.next_number(self._db), "created_at": row_format.iso(at)}
         if not self._run_counted(f"{sql} ON CONFLICT (org_id, name) DO NOTHING", **params):
-            raise AlreadyExists("tool", tool.spec.name)  # another transaction has just added it
+            raise AlreadyExists("tool", tool.spec.name)
         return tool
 
     def _where(self, where: ToolFilter) -> Conditions:
