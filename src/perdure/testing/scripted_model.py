@@ -91,8 +91,10 @@ def _with_ids(parts: Sequence[Part], answer: int) -> tuple[Part, ...]:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a text, each with the space after it."""
-    return [piece for piece in re.findall(r"\S*\s*", text) if piece]
+    """Return the words of a text, each with the space after it; of a long one some 200 pieces, of several words."""
+    words = [piece for piece in re.findall(r"\S*\s*", text) if piece]
+    size = 1 + len(words) // 200
+    return ["".join(words[first : first + size]) for first in range(0, len(words), size)]
 
 
 def _deltas(parts: Sequence[Part]) -> list[ModelDelta]:

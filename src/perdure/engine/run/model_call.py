@@ -142,7 +142,7 @@ async def _ask(
     ports = deltas.ports
     previews = Previews(log, ports) if log.run.background else None
     options = ModelOptions.from_settings(request.agent.settings)
-    choice = "auto" if log.must_speak else options.tool_choice
+    choice = "auto" if (must_speak := log.must_speak) else options.tool_choice
     async with holding(log.run, ports):
         model = ports.models.find(step.model)
         if model is None:
@@ -152,14 +152,14 @@ async def _ask(
             return _checked_reply(work.reply, work.request, choice)
         async for piece in model.respond(work.request):
             if isinstance(piece, ModelReply):
-                work.reply, unsent = tidy_reply(piece, in_words=log.must_speak)
+                work.reply, unsent = tidy_reply(piece, in_words=must_speak)
                 if not unsent:
                     continue
                 piece = ModelDelta("text", unsent)
             if isinstance(piece, ModelProgress):
                 tell([Delta(step.id, deltas.message_id, "progress", piece.text)])
                 continue
-            if log.must_speak and piece.kind.startswith("tool"):
+            if must_speak and piece.kind.startswith("tool"):
                 continue
             new = await deltas.of(piece)
             tell(new if previews is None else await previews.add(new))
