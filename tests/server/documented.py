@@ -11,8 +11,12 @@ import httpx
 import jsonschema_rs
 from starlette.routing import Route
 
+from perdure.server.serving import openapi
 from perdure.server.serving.app import Api
 from tests.server.leaks import problems_of
+from tests.server.shared_document import own_build, share
+
+openapi.build = share(own_build)
 
 STREAM = "text/event-stream"
 URI = "https://perdure.example/openapi.json"

@@ -25,7 +25,7 @@ SERVER = Path(__file__).parent / "warm_server.py"
 SHARED = (
     *("perdure.cli", "perdure.testing", "perdure.features.extractive.model", "typer._adapters", "perdure.server"),
     *("perdure.providers.openai_chat", "uvicorn.protocols.http.httptools_impl", "uvloop", "mcp.server.mcpserver"),
-    "acp.schema",
+    *("acp.schema", "perdure.toolbox.sandbox", "perdure.toolbox.builtin.web_search", "platformdirs.unix"),
 )
 
 KILL = signal.SIGUSR1
@@ -37,31 +37,34 @@ def killed(code: int) -> int:
     return -signal.SIGKILL if code == -KILL else code
 
 
-# What is started: it imports next to nothing, its streams become those of the program, it passes signals on.
+# What is started: its streams become those of the program, it passes signals on. It imports nothing that is not built
+# in: `os`, `json`, `signal` and `socket` take longer to import than many a program takes to run.
 CLIENT = f"""
-import json, os, signal, socket, sys
-place, module, *arguments = sys.argv[1:]
-ignores = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-order = dict(module=module, arguments=arguments, environment=dict(os.environ), folder=os.getcwd(), ignores=ignores)
-text = json.dumps(order).encode()
-server = socket.socket(socket.AF_UNIX)
+import posix, sys, _signal, _socket
+place, module, *arguments = [part.encode(sys.getfilesystemencoding(), "surrogateescape") for part in sys.argv[1:]]
+ignores = _signal.getsignal(_signal.SIGINT) == _signal.SIG_IGN
+variables = [name + b"=" + value for name, value in posix.environ.items()]
+order = b"\\0".join([module, posix.getcwdb(), b"ignores" * ignores, b"%d" % len(arguments), *arguments, *variables])
+server = _socket.socket(_socket.AF_UNIX)
 server.connect(place)
-socket.send_fds(server, [len(text).to_bytes({LENGTH_BYTES}, "big")], [0, 1, 2])
-server.sendall(text)
+streams = b"".join(stream.to_bytes(4, sys.byteorder) for stream in (0, 1, 2))
+rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)]
+server.sendmsg([len(order).to_bytes({LENGTH_BYTES}, "big")], rights)
+server.sendall(order)
 for stream in (0, 1, 2):
-    os.close(stream)
-told = server.makefile("rb")
+    posix.close(stream)
+told = open(server.fileno(), "rb", closefd=False)
 program = int(told.readline())
 signals = dict(SIGTERM="SIGTERM", {KILL.name}="SIGKILL", **({{}} if ignores else dict(SIGINT="SIGINT")))
 for sent, passed_on in signals.items():
-    number = getattr(signal, passed_on)
-    signal.signal(getattr(signal, sent), lambda *_, number=number: os.kill(program, number))
+    number = getattr(_signal, passed_on)
+    _signal.signal(getattr(_signal, sent), lambda *_, number=number: posix.kill(program, number))
 code = int(told.readline() or 70)
 if code < 0:
-    if -code != signal.SIGKILL:
-        signal.signal(-code, signal.SIG_DFL)
-    os.kill(os.getpid(), -code)
-os._exit(code)
+    if -code != _signal.SIGKILL:
+        _signal.signal(-code, _signal.SIG_DFL)
+    posix.kill(posix.getpid(), -code)
+posix._exit(code)
 """
 
 

@@ -11,7 +11,6 @@ import functools
 import gc
 import importlib
 import io
-import json
 import os
 import pkgutil
 import runpy
@@ -25,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 LENGTH_BYTES = 8
-"""Of a request: first its length, with the three streams beside it, then JSON.
+"""Of a request: first its length, with the three streams beside it, then its parts: see `_request`.
 
 It is answered by two lines: the id of the process, and at its end the exit code, negative for a signal.
 """
@@ -98,7 +97,6 @@ def _forked(client: socket.socket, running: dict[int, tuple[int, socket.socket]]
         for descriptor in streams:
             os.close(descriptor)
         return None
-    request: dict[str, Any] = json.loads(text)
     end, life = os.pipe()
     if pid := os.fork():
         for descriptor in (life, *streams):
@@ -111,8 +109,22 @@ def _forked(client: socket.socket, running: dict[int, tuple[int, socket.socket]]
         others.close()
     os.close(end)
     client.close()
+    request = _request(text)
     _become(request, streams)
     return request
+
+
+def _request(text: bytes) -> dict[str, Any]:
+    """Read module, folder, whether SIGINT is ignored, arguments after their number, and variables."""
+    module, folder, ignores, count, *others = map(os.fsdecode, text.split(b"\0"))
+    arguments, variables = others[: int(count)], others[int(count) :]
+    return {
+        "module": module,
+        "folder": folder,
+        "ignores": bool(ignores),
+        "arguments": arguments,
+        "environment": dict(variable.split("=", 1) for variable in variables),
+    }
 
 
 def _ended(end: int, pid: int, client: socket.socket) -> None:
