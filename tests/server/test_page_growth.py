@@ -66,14 +66,11 @@ class Counting(InlineStore):
 
 
 async def count(server: Routed, store: Counting, path: str, **params: Any) -> tuple[int, int]:
-    """(things, statements) of a page; the fewest of some tries, since work in the background reads too."""
-    counts = []
-    for _ in range(3):
-        store.statements.clear()
-        page = await server.get(path, **params)
-        counts.append(len(store.statements))
+    """(things, statements) of a page."""
+    store.statements.clear()
+    page = await server.get(path, **params)
     lists = [page] if isinstance(page, list) else [value for value in page.values() if isinstance(value, list)]
-    return max(map(len, lists)), min(counts)
+    return max(map(len, lists)), len(store.statements)
 
 
 @pytest.mark.uses("groups")
@@ -90,8 +87,11 @@ async def test_a_page_takes_as_many_statements_as_a_few_things() -> None:
             params = dict(WITH.get(path, {}))
             if "agent_id" in names and "{agent_id}" not in path:
                 params["agent_id"] = ids["agent_id"]
-            few = await count(server, store, path.format_map(ids), limit=FEW, **params)
-            many = await count(server, store, path.format_map(ids), limit=MANY, **params)
+            for _ in range(3):  # work in the background reads too
+                few = await count(server, store, path.format_map(ids), limit=FEW, **params)
+                many = await count(server, store, path.format_map(ids), limit=MANY, **params)
+                if abs(many[1] - few[1]) <= MORE:
+                    break
             short += [path] if many[0] <= FEW else []
             grown += [f"{path}: {few} and {many} (things, statements)"] if many[1] > few[1] + MORE else []
 
