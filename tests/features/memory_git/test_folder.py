@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from perdure import Agent, Perdure
+from perdure.features.memory_git.values import PushRefused
 from tests.support.library import open_sync
 from tests.support.programs import run_inside
 
@@ -126,6 +127,27 @@ def test_a_note_in_another_form_is_one_commit(agent: Agent, tmp_path: Path) -> N
     assert [note.title for note in agent.notes.list()] == ["Tea"]
     agent.notes.edit(agent.notes.list()[0].id, title="Green tea")
     assert agent.memory_git.commits(limit=1)[0].subject == "Edit the note Green tea"
+
+
+def test_a_file_that_is_pushed_again_stays(agent: Agent, tmp_path: Path) -> None:
+    """A skill leaves the archive, also with the text that it had; a name in NFD keeps its form, once in a memory."""
+    folder = tmp_path / "memory"
+    agent.memory_git.checkout(folder)
+    texts = {"skills__tea__SKILL": "---\ndescription: Make tea\n---\n\nBoil water.\n", "cafe\u0301": "Open at 8.\n"}
+    for name in texts:
+        commit(folder, f"add {name}", **texts)
+        agent.memory_git.push(folder)
+        git(folder, "rm", "-q", "-r", "skills")
+        git(folder, "commit", "-q", "-m", "delete")
+        agent.memory_git.push(folder)
+    commit(folder, "again", **texts)
+    agent.memory_git.push(folder)
+
+    assert agent.memory_git.commits(limit=1)[0].subject == "again"
+    assert agent.skills.get("tea").archived_at is None
+    commit(folder, "the same name", **{"caf\u00e9": "Open at 9."})
+    with pytest.raises(PushRefused, match="another file has this name"):
+        agent.memory_git.push(folder)
 
 
 def test_a_hidden_block_is_a_file(store: Perdure, agent: Agent, tmp_path: Path) -> None:

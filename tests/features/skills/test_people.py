@@ -40,7 +40,10 @@ async def test_a_person_writes_and_brings_an_older_version_back() -> None:
         same = await agent.skills.write("bake", "Flour and water.")
         back = await agent.skills.restore("bake", version=1)
         versions = await agent.skills.versions("bake")
+        await agent.skills.archive("bake")
+        again = await agent.skills.write("bake", "Flour.")
 
+        assert (again.version, again.archived_at) == (3, None), "written again as it was, it leaves the archive"
         assert (same.version, back.version, back.text, back.description) == (2, 3, "Flour.", "Bake bread")
         assert [(one.version, one.text, one.evidence) for one in versions] == [
             (3, "Flour.", "person"),

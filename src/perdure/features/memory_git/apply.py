@@ -11,6 +11,7 @@ from typing import Any, cast
 from perdure.core.blocks import Author, Block
 from perdure.core.errors import Conflict, InvalidInput, NotFound, ToolError, VersionConflict
 from perdure.core.ids import AgentId, BlockId, PassageId
+from perdure.core.text.forms import name_form
 from perdure.domain.archives.passages import NewPassage, delete_passage, get_passage
 from perdure.domain.blocks.units import BLOCKS_CHANGED, NewBlock, create_block, update_block
 from perdure.domain.corrections import passage_item, record
@@ -137,9 +138,11 @@ class _MemoryWriter:
                 archive(self.tx, self.agent_id, skill.name, at=self.inputs.now)
 
     def file(self, before: HeadFile | None, path: str, text: str) -> HeadFile:
-        """Keep another Markdown file."""
+        """Keep another Markdown file. Raises: InvalidInput: there is one whose name is the same in another form."""
+        if any((one.kind, one.thing) == ("file", name_form(path)) for one in self.entries.values()):
+            raise InvalidInput("another file has this name, with its accents written otherwise: rename one of them")
         self.tx.of(MemoryGit).put_file(self.agent_id, path, text, by=self.author.id, at=self.inputs.now)
-        return HeadFile("file", path, 0, digest_of(text.encode()))
+        return HeadFile("file", name_form(path), 0, digest_of(text.encode()))
 
     def remove_file(self, before: HeadFile) -> None:
         """Keep a Markdown file no longer."""

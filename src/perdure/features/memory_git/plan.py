@@ -201,9 +201,10 @@ class _Planner:
 
     def files(self) -> Iterator[NewCommit]:
         """The other files that are new or differ."""
-        for path, (kept, at, by) in self._files.items():
+        for name, (kept, at, by) in self._files.items():
             data = self._without_forgotten(kept, at).encode("utf-8", "replace")
-            known, entry = self._history.entries.get(path), HeadFile("file", path, 0, digest_of(data))
+            path, known = self._known.get(("file", name), (name, None))
+            entry = HeadFile("file", name, 0, digest_of(data))
             if known != entry:
                 who = _author(_person(by), by)
                 yield NewCommit(path=path, data=data, entry=entry, author=who, at=at, text=f"Keep {path}\n")

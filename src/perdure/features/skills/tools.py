@@ -91,6 +91,8 @@ def start_long_term_update(
     archive_unused(tx, holder.id, at=call.now)
     shape = {"name": skill.name, "layer": skill.layer, "version": skill.version, "description": skill.description}
     done = "Stored" if before is None else "It says so already" if before is skill else "Improved"
+    if before is not None and before is not skill and before.version == skill.version:
+        done = "It says so already, and is out of the archive again"
     return ToolOutcome(text=f"{done}. {json.dumps(shape, ensure_ascii=False)}")
 
 

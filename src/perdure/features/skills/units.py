@@ -47,7 +47,8 @@ def write_skill(tx: Tx, agent: Agent, new: NewEntry, *, at: datetime) -> tuple[S
     assert new.evidence is not None
     values: dict[str, Any] = {"layer": new.layer, "description": description, "text": text}
     if before is not None and all(getattr(before, field) == value for field, value in values.items()):
-        return before, before
+        is_archived = before.archived_at is not None
+        return table.put(replace(before, archived_at=None, fresh_at=at)) if is_archived else before, before
     version = SkillVersion(
         version=1 if before is None else before.version + 1,
         description=description,
@@ -131,5 +132,4 @@ def restore(tx: Tx, agent_id: AgentId, name: str, version: int | None, *, by: st
         written_by=by,
         sources=old.sources,
     )
-    skill, _ = write_skill(tx, agent, again, at=at)
-    return skill if skill.archived_at is None else tx.of(Skills).put(replace(skill, archived_at=None, fresh_at=at))
+    return write_skill(tx, agent, again, at=at)[0]
