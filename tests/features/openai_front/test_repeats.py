@@ -150,6 +150,32 @@ async def test_results_of_tools_that_come_again_after_a_failure_are_answered() -
         assert said[-3:] == ["A1", "go on", "A2"] and "seen" in said
 
 
+@pytest.mark.parametrize("later", [says("A1"), calls("look", at="b")])
+@pytest.mark.parametrize(
+    ("first", "then"), [(("seen", "And now?"), ("seen",)), (("seen",), ("other",)), (("seen", "And now?"), ("other",))]
+)
+async def test_results_of_tools_that_were_answered_otherwise_are_refused(
+    first: tuple[str, ...], then: tuple[str, ...], later: Any
+) -> None:
+    """They never get the answer to another request, which the same request still gets."""
+    async with program(calls("look", at="a"), later, says("A2")) as chat:
+        body = chat.body("go", tools=LOOK)
+        made = (await chat.server.http.post(PATH, json=body)).json()["choices"][0]["message"]
+        call_id = made["tool_calls"][0]["id"]
+
+        async def send_results(result: str, *said: str) -> Any:
+            users = [{"role": "user", "content": text} for text in said]
+            results = [{"role": "tool", "tool_call_id": call_id, "content": result}]
+            again = {**body, "messages": [*body["messages"], made, *results, *users]}
+            return await chat.server.http.post(PATH, json=again, headers=RETRY)
+
+        answer, refused, retried = [await send_results(*one) for one in (first, then, first)]
+
+        assert answer.status_code == retried.status_code == 200 and len(chat.requests) == 2
+        assert answer.json()["choices"] == retried.json()["choices"]
+        assert refused.status_code == 400 and "before" in refused.json()["error"]["message"], refused.text
+
+
 async def test_results_of_tools_that_come_a_third_time_get_the_answer_of_the_second() -> None:
     """The model is not asked again once a try behind a failure was answered."""
     async with program(calls("look", at="a"), fails("it is down"), says("A1"), says("A2")) as chat:

@@ -23,7 +23,7 @@ from perdure.features.openai_front.capture import ChatKeeping, recall, with_reca
 from perdure.features.openai_front.chores import is_chore
 from perdure.features.openai_front.models import MEMORY
 from perdure.features.openai_front.proxy import AnswerRelay, ask
-from perdure.features.openai_front.service import Chats
+from perdure.features.openai_front.service import REQUEST, Chats
 from perdure.features.openai_front.values import Chat, ChatPlace, ChatText, ConversationAnchor, digest_of
 from perdure.library.agent import AsyncAgent, AsyncAgentById
 from perdure.library.perdure import AsyncPerdure
@@ -90,16 +90,14 @@ class AgentRequest:
     async def begin(self, agent: AsyncAgentById, echo: Mapping[str, Any] | None = None) -> Accepted:
         """Begin the run that answers it. `echo`: the part of it that a `Response` repeats. Raises: as `Chats`."""
         body = await _with_texts_of_files(self.library.app, self.body)
-        options = body.run_options
-        if echo is not None:
-            options = replace(options, form={"response": dict(echo)})
+        form = {REQUEST: self.whole, **({} if echo is None else {"response": dict(echo)})}
         said, answers = body.new_contents()
         request = RunRequest(
             agent_id=agent.id,
             messages=tuple(said),
             answers=tuple(answers),
             client_tools=body.tools_offered,
-            options=options,
+            options=replace(body.run_options, form=form),
         )
         return await Chats(self.library.app, agent.id).begin(self.chat, request)
 

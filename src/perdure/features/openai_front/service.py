@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perdure.core.errors import EmptyMessage, MessageTooLarge, PerdureError
+from perdure.core.errors import EmptyMessage, InvalidInput, MessageTooLarge, PerdureError
 from perdure.core.ids import ConversationId, MessageId, RunId
 from perdure.core.incoming.principals import current_principal
 from perdure.core.messages import Text
@@ -19,6 +19,12 @@ from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.part import AsyncPart
 
 NO_RESULT = "The caller gave no result."
+REQUEST = "request"
+"""The digest of the request that a run answers, in its `form`."""
+ANSWERED = (
+    "messages: the calls to which these are the results were answered before by another request: with other results,"
+    " another message or other options. Send the chat with that answer, or from the message before the calls on"
+)
 
 
 class Chats(AsyncPart):
@@ -30,9 +36,11 @@ class Chats(AsyncPart):
         agent = AsyncAgentById(self._app, self._id)
         if not request.messages:
             found, run = await self._ports.store.read(self._units(chat).find_answered)
-            if run is not None:
-                return Accepted(run, (), repeated=True)
-            return await agent.send_request(replace(request, conversation_seq=found.seq))
+            resumed = replace(request, conversation_seq=found.seq)
+            accepted = await agent.send_request(resumed) if run is None else Accepted(run, (), repeated=True)
+            if accepted.run.options.form.get(REQUEST, chat.whole) != chat.whole:
+                raise InvalidInput(ANSWERED)
+            return accepted
         sizes = [sum(len(part.text) for part in one.parts if isinstance(part, Text)) for one in request.messages]
         if max(sizes) > (limit := self._ports.settings.message_limit_chars):
             raise MessageTooLarge(size=max(sizes), limit=limit)

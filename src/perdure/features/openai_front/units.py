@@ -353,9 +353,11 @@ def _waits(tx: Tx, conversation: Conversation, message_id: MessageId) -> bool:
 
 
 def _run_behind(tx: Tx, made: Message, turn: Sequence[Message]) -> Run | None:
-    """Return the run that has answered the results of the calls in a message of a turn, if these were its last."""
-    last, later = turn[-1].run_id, [call for row in turn[turn.index(made) + 1 :] for call in row.calls]
-    if last is None or last == made.run_id or any(call.awaits == "client" for call in later):
+    """Return the run that has answered the results of the calls in a message of a turn, by words or by new calls."""
+    later = turn[turn.index(made) :]
+    calling = (row for row in later[1:] if any(call.awaits == "client" for call in row.calls))
+    last = next(calling, later[-1]).run_id
+    if last is None or last == made.run_id:
         return None
     run = tx.runs.get(last, hidden=True)
     return None if run.stop_reason in ("cancelled", *FAILED_REASONS) else run
