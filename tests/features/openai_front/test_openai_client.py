@@ -247,6 +247,26 @@ async def test_errors_have_openai_s_form() -> None:
         assert "it is down" in str(broken.value)
 
 
+@pytest.mark.parametrize(
+    ("fields", "helps"),
+    [
+        ({"functions": [TOOL["function"]]}, "use tools"),
+        ({"functions": [TOOL["function"]], "function_call": {"name": "look"}}, "use tools"),
+        ({"tool_choice": "required"}, "tool_choice is only allowed when tools are given"),
+        ({"tool_choice": {"type": "function", "function": {"name": "look"}}}, "only allowed when tools are given"),
+        ({"tool_choice": "required", "tools": []}, "only allowed when tools are given"),
+    ],
+)
+async def test_tools_that_can_not_be_called_are_refused(fields: Any, helps: str) -> None:
+    """In OpenAI's older form, or a choice without tools; nothing is kept."""
+    async with client() as (own, chat):
+        with pytest.raises(openai.BadRequestError, match=helps):
+            user: Any = [{"role": "user", "content": "x"}]
+            await own.chat.completions.create(model="ann", messages=user, **fields)
+
+        assert await chat.conversations() == [] and not chat.requests
+
+
 async def test_what_a_response_was_asked_is_listed() -> None:
     async with client(says("A1")) as (own, _):
         first = await own.responses.create(model="ann", input="U1")

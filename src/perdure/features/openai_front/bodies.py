@@ -67,6 +67,8 @@ class ChatBody(WireRequest):
     messages: Annotated[list[CompletionMessage], MaxItems("imports_per_request"), keywords(minItems=1)]
     stream: bool | None = False
     stream_options: JsonObject | None = None
+    functions: list[Any] | None = None
+    function_call: str | JsonObject | None = None
 
     @property
     def with_usage(self) -> bool:
@@ -81,6 +83,8 @@ class ChatBody(WireRequest):
 
     def new_contents(self) -> tuple[Sequence[NewMessage], Sequence[Answer]]:
         """The users' messages and tool results after the last answer. Raises: InvalidInput, NotSupported."""
+        if self.functions or self.function_call not in (None, "auto", "none"):
+            raise InvalidInput("functions and function_call are of OpenAI's older API: use tools and tool_choice")
         new: list[NewMessage] = []
         answers: list[Answer] = []
         for index, message in enumerate(self.messages[self.newest :], start=self.newest):
@@ -172,8 +176,10 @@ class ChatRequest(ChatBody, AnswerOptions):
     def _tool_choice(self, names: Sequence[str]) -> list[str] | None:
         """Return the caller's tools of which one has to be called; None: a call is optional. Raises: InvalidInput."""
         choice = self.tool_choice
-        if choice in (None, "auto", "none") or not names:
+        if choice in (None, "auto", "none"):
             return None
+        if not names:
+            raise InvalidInput("tool_choice is only allowed when tools are given")
         if choice == "required":
             return list(names)
         shown = f"{choice}"
