@@ -47,6 +47,8 @@ def test_a_schedule_is_added_listed_shown_cancelled_and_deleted(tmp_path: Path) 
     assert run_inside(tmp_path, "schedule", "delete", "tea", "--yes").returncode == 0
     missing = run_inside(tmp_path, "schedule", "show", "tea")
     assert (missing.returncode, "perdure schedule list" in missing.stderr) == (1, True)
+    named = run_inside(tmp_path, "schedule", "add", "sweep", "ben", "--cron", "@daily", "--zone", "Asia/Tokyo")
+    assert named.stdout.splitlines()[0].endswith("ben  cron @daily (Asia/Tokyo)"), named.stderr
 
 
 def test_an_event_is_answered_or_noted(tmp_path: Path) -> None:

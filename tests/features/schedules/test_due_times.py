@@ -168,6 +168,7 @@ def test_years_of_missed_times_are_counted_up_to_a_limit() -> None:
         ({"cron": "61 * * * *"}, "bad minute"),
         ({"cron": "* * * *"}, "4 fields"),
         ({"cron": "* * * * * *"}, "6 fields"),
+        ({"cron": "@reboot"}, "or @hourly, @daily"),
         ({"cron": "0 0 30 2 *"}, "bad day-of-month"),
         ({"cron": "* * */20 * 1L"}, "never fires"),
         ({"cron": "0 3 * * *", "quiet": parse_quiet("22:00-07:00", "skip")}, "quiet hours"),
@@ -181,6 +182,27 @@ def test_a_schedule_that_makes_no_sense_is_refused(when: dict[str, Any], words: 
     """With a sentence that says what is wrong."""
     with pytest.raises(ScheduleInvalid, match=words):
         check_timing(ScheduleTiming(**{"starts_at": NOW + timedelta(minutes=1), **when}), now=NOW, interval_s=60)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("@hourly", "0 * * * *"),
+        ("@daily", "0 0 * * *"),
+        ("@midnight", "0 0 * * *"),
+        ("@weekly", "0 0 * * SUN"),
+        ("@monthly", "0 0 1 * *"),
+        ("@yearly", "0 0 1 JAN *"),
+        ("@annually", "0 0 1 JAN *"),
+    ],
+)
+def test_a_name_stands_for_the_fields_of_a_cron(name: str, fields: str) -> None:
+    named, plain = (
+        ScheduleTiming(cron=cron, timezone="Europe/Berlin", starts_at=NOW, missed="all") for cron in (name, fields)
+    )
+
+    assert check_timing(named, now=NOW, interval_s=60) == check_timing(plain, now=NOW, interval_s=60)
+    assert local(named, NOW, 3) == local(plain, NOW, 3)
 
 
 def test_a_cron_that_fires_too_often_is_refused() -> None:

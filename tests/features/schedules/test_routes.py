@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from letta_client.types.agents.schedule_create_response import ScheduleCreateResponse
 from letta_client.types.agents.schedule_list_response import ScheduleListResponse
 from letta_client.types.agents.schedule_retrieve_response import ScheduleRetrieveResponse
@@ -67,11 +68,12 @@ async def test_a_schedule_is_made_found_listed_and_removed() -> None:
         assert (await server.refused("GET", f"{path}/{NOBODY}"))[0] == 404
 
 
-async def test_cron_and_intervals_have_fields_of_our_own() -> None:
+@pytest.mark.parametrize(("expression", "day"), [("0 9 * * MON", "T09:00:00"), ("@weekly", "T00:00:00")])
+async def test_cron_and_intervals_have_fields_of_our_own(expression: str, day: str) -> None:
     """A time zone, which is UTC by default, quiet hours, limits and policies; and the next times."""
     async with routed() as server:
         agent = await new_agent(server, timezone="Asia/Tokyo")
-        cron = {"type": "recurring", "cron_expression": "0 9 * * MON"}
+        cron = {"type": "recurring", "cron_expression": expression}
         plain = await new_schedule(server, agent, cron)
         full = await new_schedule(
             server,
@@ -88,7 +90,7 @@ async def test_cron_and_intervals_have_fields_of_our_own() -> None:
         )
 
         assert (plain["schedule"], plain["timezone"]) == (cron, "UTC")
-        assert [time[10:19] for time in plain["next_times"]] == ["T09:00:00"] * 5
+        assert [time[10:19] for time in plain["next_times"]] == [day] * 5
         wanted: dict[str, Any] = {
             "name": "tidy",
             "timezone": "Europe/Rome",

@@ -44,7 +44,7 @@ async def add_schedule(
     agent: LastAgent,
     at: Annotated[str | None, option("Once: 2026-11-24T09:00, 09:00, or 'in 20m'.", "TIME")] = None,
     every: Annotated[str | None, option("Such as 30m, 2h or 1d.", "DURATION")] = None,
-    cron: Annotated[str | None, option("Five fields, such as '0 9 * * MON-FRI'.", "FIELDS")] = None,
+    cron: Annotated[str | None, option("Five fields, such as '0 9 * * MON-FRI', or @daily.", "FIELDS")] = None,
     timezone: Annotated[
         str | None, option("Such as Europe/Rome; by default the agent's.", "ZONE", name="--zone")
     ] = None,

@@ -51,7 +51,7 @@ class Schedules(Part):
             at: a datetime, or a text: "2026-11-24T09:00", "09:00" for the next time it is nine, "in 20m". Without a
                 zone of its own it is in `timezone`.
             every: a text such as "30m", "2h" or "1d", seconds, or a timedelta.
-            cron: five fields, minute to day of week, such as "0 9 * * MON-FRI".
+            cron: five fields, minute to day of week, such as "0 9 * * MON-FRI", or a name such as "@daily".
             timezone: the IANA name of a zone, such as "Europe/Rome"; by default the agent's.
             role: "system": the agent reads an envelope with the schedule and the due time; "user": the plain message.
             starts_at, ends_at: nothing is due before or after, of a day its end; an interval begins at `starts_at`.

@@ -68,7 +68,7 @@ class ScheduleTiming:
     Args:
         at: a time, once.
         every_s: seconds from one due time to the next; the first is `starts_at`.
-        cron: five fields, in the zone `timezone`.
+        cron: five fields, or a name such as @daily, in the zone `timezone`.
         starts_at, ends_at: nothing is due before or after these.
         max_firings: how often it is fired at most; None: without limit.
         missed: what becomes of due times at which nobody could fire, see `Missed`.
@@ -279,12 +279,22 @@ def _next_time(timing: ScheduleTiming, tz: tzinfo, after: datetime) -> datetime 
     return next((moment for moment in found if moment > after), None)
 
 
+_CRON_NAMES = {
+    "@hourly": "0 * * * *",
+    **dict.fromkeys(("@daily", "@midnight"), "0 0 * * *"),
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    **dict.fromkeys(("@yearly", "@annually"), "0 0 1 1 *"),
+}
+"""Names that stand for all five fields, as in Debian's cron."""
+
+
 def _cron_times(expression: str, after: datetime) -> Iterator[datetime]:
     """Return the times of a cron expression after `after`, in its zone, to a 50 years' gap. Raises: ScheduleInvalid."""
     from cronsim import CronSim, CronSimError  # imported at the first cron schedule
 
     try:
-        times: Iterator[datetime] = CronSim(expression, after)
+        times: Iterator[datetime] = CronSim(_CRON_NAMES.get(expression, expression), after)
     except CronSimError as error:
         raise ScheduleInvalid(
             f"cron expression {expression!r:.80} can't be read ({str(error).lower()}): give minute, hour, day of month,"
@@ -376,10 +386,10 @@ def _check_numbers(timing: ScheduleTiming) -> None:
 
 def _check_cron(timing: ScheduleTiming, expression: str, *, now: datetime, interval_s: int) -> None:
     """Check that a cron expression fires, and not too often. Raises: ScheduleInvalid."""
-    if len(expression) > 200 or len(expression.split()) != 5:
+    if expression not in _CRON_NAMES and (len(expression) > 200 or len(expression.split()) != 5):
         raise ScheduleInvalid(
             f"cron expression {expression!r:.80} has {len(expression.split())} fields: give five, minute, hour, day of"
-            " month, month and day of week, such as '0 9 * * MON-FRI'"
+            f" month, month and day of week, such as '0 9 * * MON-FRI', or {', '.join(_CRON_NAMES)}"
         )
     tz = zone(timing.timezone)
     times = list(islice(_cron_times(expression, now.astimezone(tz)), 10))

@@ -34,7 +34,7 @@ class OneTimeIn(WireRequest):
 
 
 class RecurringIn(WireRequest):
-    """A cron expression of five fields, in `timezone`."""
+    """A cron expression of five fields, or a name such as @daily, in `timezone`."""
 
     type: Literal["recurring"]
     cron_expression: str
