@@ -58,6 +58,16 @@ async def test_every_kind_is_applied_and_the_second_plan_is_empty(tmp_path: Path
         assert not RAN.exists()
 
 
+@pytest.mark.parametrize("value", ["", " ~", " {}"])
+async def test_a_name_alone_is_a_thing_with_defaults(tmp_path: Path, value: str) -> None:
+    (tmp_path / "a.yaml").write_text(f"agents:\n  ada:{value}\nblocks:\n  notes:{value}\ngroups:\n")
+    async with await open_async(tmp_path / "store.db") as library:
+        done = await library.manifests.apply(tmp_path / "a.yaml")
+
+        assert said(done) == ["create blocks/notes", "create agents/ada"]
+        assert {"persona", "human"} <= (await labels(library, "ada")).keys()
+
+
 async def test_what_an_agent_learned_stays_unless_the_file_enforces_it(tmp_path: Path) -> None:
     """A `seed` is of new blocks only; a `value` is brought back, and the plan says that it was changed here."""
     file = write_office(tmp_path)

@@ -50,7 +50,9 @@ BAD: Mapping[str, tuple[str, str]] = {
     "a wrong type": ("agents:\n  ada:\n    tags: x", "a.yaml:3: 'tags' is 'x': give a list"),
     "a number for a text": ("agents:\n  ada:\n    model: 5", "a.yaml:3: 'model' is 5: give a text"),
     "true for a number": ("groups:\n  g:\n    max_turns: true", "a.yaml:3: 'max_turns' is True"),
-    "a thing that is null": ("agents:\n  ada:", "a.yaml:2: 'ada' is None"),
+    "a field without a value": ("agents:\n  ada:\n    tags:", "a.yaml:3: 'tags' is empty: give a list"),
+    "a schedule without fields": ("schedules:\n  tea:", "a.yaml:2: 'tea' has no 'agent'"),
+    "sections without things": ("agents:\nschedules:", "nothing in it"),
     "a key twice": ("agents:\n  ada: {}\n  ada: {}", "a.yaml:3: 'ada' is there twice"),
     "a key twice in two forms": ("agents:\n  é: {}\n  e\u0301: {}", "a.yaml:3: 'é' is there twice"),
     "a tool twice": (

@@ -113,6 +113,8 @@ class _Reader:
             raise InvalidInput(f"{place}: values are nested more than {DEPTH_MAX} levels deep")
         if reference := schema.get("$ref"):
             schema = manifest_schema()["$defs"][reference.removeprefix("#/$defs/")]
+        if node.tag == f"{_CORE}null" and len(path) <= 2 and schema.get("type") == "object":
+            node = yaml.MappingNode(f"{_CORE}map", [], node.start_mark)  # a name alone: a thing without fields
         if isinstance(node, yaml.ScalarNode):
             self._chars += len(node.value)
             value: Any = self._scalar(node, place)
@@ -183,7 +185,8 @@ class _Reader:
 
 def _problem(value: Any, schema: Mapping[str, Any]) -> str:
     """Return what is wrong with a value by its schema, whatever is in it; empty: nothing."""
-    shown = "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else f"{value!r:.80}"
+    shown = "empty" if value is None else f"{value!r:.80}"
+    shown = "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else shown
     if (allowed := schema.get("enum")) and not any(value == one and type(value) is type(one) for one in allowed):
         return f"is {shown}: give {', '.join(json.dumps(one) for one in allowed)}"
     if (kind := schema.get("type")) is not None:
