@@ -159,3 +159,27 @@ async def test_the_same_that_came_meanwhile_is_supported_and_not_said_twice(
         found = [hit.fact for hit in await agent.facts.list() if hit.fact.text != "Ada said figs."]
         sources = [len((await agent.facts.history(fact.id)).sources) for fact in found]
         assert sources == ([2] if is_same else [1, 1])
+
+
+@pytest.mark.parametrize(
+    ("again", "is_same"),
+    [
+        ({}, True),
+        ({"valid_at": datetime(2020, 1, 1, tzinfo=UTC)}, False),
+        ({"invalid_at": datetime(2100, 1, 1, tzinfo=UTC)}, False),
+        ({"subject": "Bea"}, False),
+        ({"relation": "LOVES"}, False),
+    ],
+)
+async def test_a_sentence_that_is_added_twice_is_one_fact(again: dict[str, Any], is_same: bool) -> None:
+    """Unless it is about another one, or another time; what was deleted is another fact, too."""
+    async with await open_library("off") as perdure:
+        agent = await perdure.create_agent()
+        first = await agent.facts.add("Likes tea.")
+        second = await agent.facts.add("Likes tea. ", **again)
+        sources = (await agent.facts.history(first.fact.id)).sources
+
+        assert (second.fact.id == first.fact.id) is is_same and len(sources) == 1 + is_same
+        assert len(await agent.facts.list()) == 2 - is_same
+        await agent.facts.delete(first.fact.id)
+        assert (await agent.facts.add("Likes tea.")).fact.id != first.fact.id

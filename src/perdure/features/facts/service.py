@@ -205,7 +205,7 @@ class AsyncFacts(AsyncEntities):
         **fields: Unpack[NewFactFields],
     ) -> FactHit:
         """Add a fact that a person states; without a subject it is about the user, without `valid_at` true from now on.
-        A credential in it is replaced. Raises: InvalidInput, NotFound."""
+        A credential in it is replaced. What a person stated before gains a source. Raises: InvalidInput, NotFound."""
         check_text("text", text)
         text = without_credentials(text.strip())
         for name, value in (("subject", subject), ("object", object_)):
@@ -225,6 +225,13 @@ class AsyncFacts(AsyncEntities):
         tx.of(Episodes).mark_extracted(graph.id, [episode.seq], at=at)
         ends = FactFields(subject=entities[0].seq, object=entities[1].seq)
         new = FactFields(text=text, relation=relation, scope=scope or {}, valid_at=valid_at, invalid_at=invalid_at)
+        given: dict[str, Any] = {"state": "active", **fields, **ends, **new}
+        if "valid_at" not in fields:
+            del given["valid_at"]
+        for known in tx.of(Facts).list_by_text(graph.id, text):
+            if known.is_of_person and all(getattr(known, name) == value for name, value in given.items()):
+                tx.of(Facts).add_sources(graph.id, [(known.first_seq, episode.seq)])
+                return with_entities(tx, graph, [known])[0]
         facts = add_facts(
             tx, graph, [{"rating": 0.8, **fields, **ends, **new}], origin=origin, ids=ids, at=at, episodes=[[episode]]
         )

@@ -159,6 +159,11 @@ class Facts(Table):
         sql = f"{condition} AND {conditions} ORDER BY f.seq"
         return self._read(sql, index="facts_by_text", graph_id=graph_id, **params, **conditions.params)
 
+    def list_by_text(self, graph_id: GraphId, text: str) -> Sequence[Fact]:
+        """Return the believed facts with exactly this text, oldest first."""
+        found = find_all(self._db, self._org_id, [PassageId(derived_id("passage", graph_id, text))])
+        return self.list_by_texts(graph_id, [seq for _, _, seq in found], where=FactFilter())
+
     def page(self, graph_id: GraphId, *, where: FactFilter, **window: Unpack[NumberWindow]) -> Sequence[Fact]:
         """The versions that match, at most one of each fact, in order of `first_seq` between `above` and `below`. Both
         are excluded. In this order a change, or a deletion that is taken back, moves no fact to another place."""
