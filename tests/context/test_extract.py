@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.window.extract import Extract, Item, extract, render_extract, sentences_of, spread
+from perdure.context.window.extract import Extract, Item, extract, render_extract, sentences_of, spread_order
 from perdure.context.window.summary import merge_texts
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolDecision, ToolResult
@@ -276,7 +276,7 @@ def test_a_large_result_is_found_in_at_both_ends() -> None:
 
 @given(st.integers(0, 200))
 def test_spread_is_an_order_of_all(count: int) -> None:
-    assert sorted(spread(count)) == list(range(count))
+    assert sorted(spread_order(count)) == list(range(count))
 
 
 @given(any_text())

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from perdure.context.window.extract import render_most, spread
+from perdure.context.window.extract import render_most, spread_order
 from perdure.context.window.summary import transcript
 from perdure.core.messages import Message, Part, Text, ToolCall, ToolResult
 from perdure.core.nodes import message_handle, parse_handle
@@ -236,7 +236,7 @@ def test_words_that_count_from_a_day_have_its_date() -> None:
 @given(st.integers(0, 300), st.integers(1, 300))
 def test_every_beginning_of_a_spread_is_spread(count: int, taken: int) -> None:
     """Both ends, then always the middle of a widest gap: of any two gaps one is at most about twice the other."""
-    order = spread(count)
+    order = spread_order(count)
 
     assert sorted(order) == list(range(count))
     assert order[:2] == [0, count - 1][: min(count, 2)]

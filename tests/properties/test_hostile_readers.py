@@ -15,7 +15,7 @@ from perdure.context.sections.envelopes import is_envelope, mark_text
 from perdure.context.sections.stubs import cut_result
 from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.context.sections.words import envelope_in_words
-from perdure.context.window.extract import clip, sentences_of, sharp_names
+from perdure.context.window.extract import clip, sentences_of, specific_names
 from perdure.context.window.summary import check_summary, clean_answer, cut_at_sentence, words_of
 from perdure.core.documents import Document
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
@@ -136,7 +136,7 @@ READERS: dict[str, Read] = {
     "path": lambda text: expand(ROWS, path=text),
     "pattern": lambda text: Pattern(text[:900]).has("a" * 2_000),
     "sentences": lambda text: list(sentences_of(text)),
-    "sharp names": sharp_names,
+    "sharp names": specific_names,
     "clip": lambda text: clip(text, 1_000, COUNTER),
     "check of a summary": summary,
     "answer of a summariser": clean_answer,

@@ -73,7 +73,7 @@ from perdure.providers.traits import describe_calling as describe_calling
 from perdure.providers.traits import first_answer_s as first_answer_s
 from perdure.scratch import remove_leftovers
 from perdure.settings import Settings
-from perdure.storage.database.postgres_look import look as look
+from perdure.storage.database.postgres_look import open_for_reading as open_for_reading
 from perdure.storage.database.sqlite_errors import store_error as store_error
 from perdure.storage.database.sqlite_file import forget_mark as forget_mark
 from perdure.storage.migrations import SCHEMA_VERSION as SCHEMA_VERSION

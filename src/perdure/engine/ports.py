@@ -131,7 +131,7 @@ class EngineSettings:
     schedule_grace_s: float = 300.0
 
 
-def in_effect(agent: Agent, models: Models) -> Agent:
+def with_next_model(agent: Agent, models: Models) -> Agent:
     """Return the agent with the model of its next run: the default model, if it follows that."""
     return replace(agent, model=models.follow(agent.model)) if agent.follows_default else agent
 

@@ -15,7 +15,7 @@ from perdure.core.runs import Recipe, RunOptions, Usage
 from perdure.engine.approvals.answers import SKILL
 from perdure.engine.budget import CallBudget, check_agent_size, check_key_size
 from perdure.engine.compaction.room import RequestPreview, preview
-from perdure.engine.ports import in_effect
+from perdure.engine.ports import with_next_model
 from perdure.engine.records.rows import engine_drafts
 from perdure.engine.records.run_request import NewMessage
 from perdure.library.messages.requests import fetch_images
@@ -50,7 +50,7 @@ class Prompts(AsyncPart):
             raise MessageTooLarge(size=len(prompt), limit=limit_chars)
         chars = len(prompt) + len(system or "")
         check_key_size(chars)
-        agent = await self._ports.store.read(lambda tx: in_effect(tx.agents.get(agent_id), self._ports.models))
+        agent = await self._ports.store.read(lambda tx: with_next_model(tx.agents.get(agent_id), self._ports.models))
         check_agent_size(chars, agent)
         handle = agent.model if model is None else await ModelHandles(self._app).resolve(model)
         found = self._app.models.find(handle)

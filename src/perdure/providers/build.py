@@ -29,7 +29,7 @@ def portable_request(request: ModelRequest, tools: Sequence[PortableTool]) -> tu
     if all(tool.shape is own for tool, own in zip(tools, request.tools, strict=True)):
         return request, {}
     messages = tuple(
-        replace(message, parts=_renamed(message.parts, aliases))
+        replace(message, parts=_rename_arguments(message.parts, aliases))
         if any(call.name in aliases for call in message.calls)
         else message
         for message in request.messages
@@ -64,7 +64,7 @@ class PortableTools(ModelWrapper):
                 if isinstance(piece, ModelDelta) and piece.kind == "tool_name" and piece.text in own_names:
                     indexes.add(piece.index)
                 if isinstance(piece, ModelReply):
-                    piece = replace(piece, parts=_renamed(piece.parts, own_names))
+                    piece = replace(piece, parts=_rename_arguments(piece.parts, own_names))
                     for index, call in enumerate(part for part in piece.parts if isinstance(part, ToolCall)):
                         if index in indexes:
                             yield ModelDelta("tool_arguments", call.arguments, index, call.call_id)
@@ -72,7 +72,7 @@ class PortableTools(ModelWrapper):
                     yield piece
 
 
-def _renamed(parts: tuple[Part, ...], names: Aliases) -> tuple[Part, ...]:
+def _rename_arguments(parts: tuple[Part, ...], names: Aliases) -> tuple[Part, ...]:
     """The parts of a message with other names of arguments in its calls; arguments that are no JSON stay."""
     changed: list[Part] = []
     for part in parts:

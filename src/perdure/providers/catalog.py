@@ -69,7 +69,7 @@ def facts_of(handle: str) -> ModelFacts:
 @functools.lru_cache(maxsize=256)
 def _facts_in(users: _Catalog | None, handle: str) -> ModelFacts:
     """Return what `facts_of` returns with this catalog of the user."""
-    built_in = _built_in()
+    built_in = _shipped_catalog()
     facts = (users and users.find(handle)) or built_in.find(handle) or ModelFacts()
     free = built_in.free_providers | (users.free_providers if users else frozenset())
     if handle.partition("/")[0].lower() in free:
@@ -79,7 +79,7 @@ def _facts_in(users: _Catalog | None, handle: str) -> ModelFacts:
 
 def figures_of() -> str:
     """The month that the figures shipped with Perdure are of, as `YYYY-MM`."""
-    return _built_in().figures_of
+    return _shipped_catalog().figures_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,19 +98,19 @@ class _Catalog:
             # Of equally long ones, the one without a * is meant for this very name.
             ((len(pattern.replace("*", "")), "*" not in pattern), facts)
             for pattern, facts in self.entries
-            if _fits(whole if "/" in pattern else name, pattern)
+            if _matches_pattern(whole if "/" in pattern else name, pattern)
         ]
         return max(matches, key=lambda pair: pair[0])[1] if matches else None
 
 
-def _fits(text: str, pattern: str) -> bool:
+def _matches_pattern(text: str, pattern: str) -> bool:
     """Whether a text fits a pattern in which * stands for anything."""
     # Only * is special: [ and ? may stand in the name of a model.
     return fnmatch.fnmatchcase(text, pattern.replace("[", "[[]").replace("?", "[?]"))
 
 
 @functools.cache
-def _built_in() -> _Catalog:
+def _shipped_catalog() -> _Catalog:
     """The catalog that ships with Perdure: that of `providers`, and those of its folders."""
     folder = Path(__file__).parent
     files = (folder / "catalog.toml", *sorted(folder.glob("*/catalog.toml")))

@@ -31,7 +31,7 @@ from perdure.core.models import (
 from perdure.providers.discovery import LOOK_TIMEOUT_S, ModelListing, fetch_json
 from perdure.providers.masking import LISTING
 from perdure.providers.provider import Endpoint
-from perdure.providers.traits import ServerTraits, join_traits, loaded_in, props_of, served_in, shown_in
+from perdure.providers.traits import ServerTraits, join_traits, loaded_in, ollama_traits, props_of, served_in
 
 PROBED_MAX = 3
 """Models of one local server that are tried: each may take seconds to load."""
@@ -243,7 +243,7 @@ def _writes_note_call(text: str) -> bool:
     return bool(name) and "hi" in rest and any(sign in text for sign in "{([")
 
 
-async def look_closer(endpoint: Endpoint, name: str, listed: ServerTraits) -> ServerTraits:
+async def detailed_traits(endpoint: Endpoint, name: str, listed: ServerTraits) -> ServerTraits:
     """Return what a server says of a model: `listed`, and more from its own API if it has one. Never raises."""
 
     async def ask(path: str, body: Mapping[str, Any] | None = None) -> Any:
@@ -257,7 +257,7 @@ async def look_closer(endpoint: Endpoint, name: str, listed: ServerTraits) -> Se
     match listed.get("server") or endpoint.entry.name:
         case "ollama":
             loaded, shown = await asyncio.gather(ask("/api/ps"), ask("/api/show", {"model": name}))
-            return join_traits(listed, loaded_in(loaded, name), shown_in(shown))
+            return join_traits(listed, loaded_in(loaded, name), ollama_traits(shown))
         case "lmstudio":
             return join_traits(listed, served_in(await ask("/api/v0/models")).get(name, {}))
         case "llamacpp":

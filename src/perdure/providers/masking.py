@@ -173,12 +173,12 @@ def mask_fields(fields: Mapping[str, Any], secrets: Iterable[str] = ()) -> dict[
     """The fields of a request body, at any depth, with the values of secret names and the secrets replaced."""
     secrets = tuple(secrets)
     return {
-        name: MASK if isinstance(value, str) and _SECRET_NAME.search(name) else _masked(value, secrets)
+        name: MASK if isinstance(value, str) and _SECRET_NAME.search(name) else _mask_value(value, secrets)
         for name, value in fields.items()
     }
 
 
-def _masked(value: Any, secrets: tuple[str, ...]) -> Any:
+def _mask_value(value: Any, secrets: tuple[str, ...]) -> Any:
     """A value of a request body without secrets."""
     match value:
         case str():
@@ -186,7 +186,7 @@ def _masked(value: Any, secrets: tuple[str, ...]) -> Any:
         case Mapping():
             return mask_fields({str(name): inner for name, inner in value.items()}, secrets)
         case list() | tuple():
-            return [_masked(inner, secrets) for inner in value]
+            return [_mask_value(inner, secrets) for inner in value]
         case _:
             return value
 

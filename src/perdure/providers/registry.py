@@ -266,7 +266,7 @@ class ModelRegistry:
         endpoint, name = match
         listing = self._listings.get(endpoint.provider, ModelListing())
         listed = listing.served.get(name, {})
-        if traits := await choosing.look_closer(endpoint, name, listed):
+        if traits := await choosing.detailed_traits(endpoint, name, listed):
             self.learn(handle, **traits)
 
     def takes(self, handle: str) -> bool:

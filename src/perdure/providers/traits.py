@@ -128,11 +128,11 @@ def join_traits(first: ServerTraits, *others: ServerTraits) -> ServerTraits:
 
 def served_in(answer: Any) -> dict[str, ServerTraits]:
     """Model -> what a list of models says of it: `/v1/models`, or `/api/v0/models` of LM Studio."""
-    rows = ((row.get("id") or row.get("name"), _served(row)) for row in _rows(answer, "data", "models"))
+    rows = ((row.get("id") or row.get("name"), _row_traits(row)) for row in _rows(answer, "data", "models"))
     return {name: traits for name, traits in rows if isinstance(name, str) and name and traits}
 
 
-def _served(row: Mapping[str, Any]) -> ServerTraits:
+def _row_traits(row: Mapping[str, Any]) -> ServerTraits:
     """What one row of a list of models says of its model."""
     meta = row.get("meta")
     meta = meta if isinstance(meta, Mapping) else {}
@@ -164,7 +164,7 @@ def loaded_in(answer: Any, name: str) -> ServerTraits:
     return {}
 
 
-def shown_in(answer: Any) -> ServerTraits:
+def ollama_traits(answer: Any) -> ServerTraits:
     """What `/api/show` of Ollama says of a model."""
     if not isinstance(answer, Mapping):
         return {}

@@ -18,7 +18,7 @@ KEY_S, QUEUES_S = 0.5, 1.5
 """How long `/metrics` waits for its key, and then for the lengths of queues, in seconds."""
 
 
-async def within(seconds: float, work: Awaitable[T]) -> T:
+async def wait_within(seconds: float, work: Awaitable[T]) -> T:
     """What the work returns. It goes on if it takes longer: a thread that waits for a database can't be stopped.
 
     Raises: StoreUnavailable: it took longer; what the work raises.
@@ -43,4 +43,4 @@ class TimedRead(Generic[T]):
         """What was read. Raises: StoreError; StoreUnavailable: it took longer."""
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._read())
-        return await within(self._seconds, self._task)
+        return await wait_within(self._seconds, self._task)

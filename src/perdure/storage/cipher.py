@@ -187,8 +187,7 @@ def _new_key() -> str:
 
 
 def make_key_file(file: Path) -> None:
-    """Create a file with a random key that only its owner can read, atomically; of several processes at once the first
-    wins. Raises: SecretUnreadable."""
+    """Create a file with a random key for its owner only; the first process wins. Raises: SecretUnreadable."""
     try:
         _write_keys(file, [_new_key()], replaces=False)
     except OSError as error:

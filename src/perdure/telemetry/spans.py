@@ -202,11 +202,11 @@ class Spans:
 def client_trace(headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[object]:
     """Return a context in which all work belongs to the trace that a request's `traceparent` header names."""
     carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name in _TRACE_HEADERS}
-    return _inside(carrier) if carrier and "opentelemetry.trace" in sys.modules else NOTHING
+    return _in_trace(carrier) if carrier and "opentelemetry.trace" in sys.modules else NOTHING
 
 
 @contextlib.contextmanager
-def _inside(carrier: Mapping[str, str]) -> Iterator[None]:
+def _in_trace(carrier: Mapping[str, str]) -> Iterator[None]:
     """Put all work inside the context into the trace of `carrier`, header -> value."""
     from opentelemetry import context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

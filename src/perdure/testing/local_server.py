@@ -26,8 +26,7 @@ _OWNERS = {"llamacpp": "llamacpp", "vllm": "vllm", "lmstudio": "organization_own
 
 @dataclass(slots=True)
 class ServedRequest:
-    """One chat request with its estimated tokens; `waited_behind`: how many requests were in line before it; `is_done`:
-    its client got the whole answer."""
+    """One chat request; `waited_behind`: how many were in line before it; `is_done`: fully answered."""
 
     request: Mapping[str, Any]
     prompt_tokens: int
@@ -191,7 +190,7 @@ class LocalServer(HttpModel):
         """Return the line, if it is a reply, with the tokens of the prompt in `row` and of the answer."""
         if not isinstance(line, ModelReply):
             return line
-        answer = self._count("".join(map(_written, line.parts)))
+        answer = self._count("".join(map(_written_text, line.parts)))
         usage = Usage(input_tokens=row.prompt_tokens, output_tokens=answer, cached_input_tokens=row.cached_tokens)
         return replace(line, usage=usage)
 
@@ -227,7 +226,7 @@ def _error(status: int, text: str, kind: str, **facts: int) -> Status:
     return Status(status, {"error": {"code": status, "message": text, "type": kind, **facts}})
 
 
-def _written(part: Part) -> str:
+def _written_text(part: Part) -> str:
     """Return the text that a model writes for a part of its answer."""
     return part.name + part.arguments if isinstance(part, ToolCall) else text_of((part,)) or str(part)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.features.benchmarks.figures import bootstrap, share_of, wilson
-from perdure.features.benchmarks.judging import f1_of, is_exact, known_claims, says_not_said, verdict_of
+from perdure.features.benchmarks.judging import admits_no_answer, f1_of, is_exact, known_claims, verdict_of
 from perdure.features.benchmarks.retrieval import recall_of
 from perdure.features.benchmarks.sets.values import ABSTENTION, CaseQuestion
 
@@ -78,7 +78,7 @@ def test_of_a_list_each_part_counts_by_itself() -> None:
     ],
 )
 def test_an_answer_that_says_that_there_is_none(answer: str, *, expected: bool) -> None:
-    assert says_not_said(answer) is expected
+    assert admits_no_answer(answer) is expected
     assert is_exact(asks("", ABSTENTION), answer) is expected and f1_of(asks("", ABSTENTION), answer) == expected
 
 

@@ -17,7 +17,7 @@ from perdure.core.errors import InvalidInput
 from perdure.features.connect.checks import check_answer, check_entries
 from perdure.features.connect.jsonc import JsonText
 from perdure.features.connect.own_command import own_command
-from perdure.features.connect.programs import ConfigEntry, find_program, kept_environment, plan_entries, programs
+from perdure.features.connect.programs import ConfigEntry, data_variables, find_program, plan_entries, programs
 from tests.support.programs import SRC, environment, perdure, run_inside
 from tests.support.warm import warm
 from tests.ui.browser import BASE, dashboard
@@ -218,16 +218,16 @@ def test_a_password_does_not_get_where_others_read_it(home: Path, monkeypatch: p
     with pytest.raises(InvalidInput, match="PERDURE_STORE has a password"):
         plan_entries(find_program("cursor"), folder=home)
 
-    assert kept_environment(shared=False)["PERDURE_STORE"].endswith("@db/perdure")
+    assert data_variables(shared=False)["PERDURE_STORE"].endswith("@db/perdure")
     assert plan_entries(find_program("cursor"), folder=None)
     with pytest.raises(InvalidInput, match="in the command of a hook"):
         plan_entries(find_program("claude-code"), folder=None)
     assert plan_entries(find_program("claude-code"), folder=None, hooks=False)
     monkeypatch.setenv("PERDURE_STORE", "postgresql://db/perdure?user=ada&password=secret")
     with pytest.raises(InvalidInput, match="PERDURE_STORE has a password"):
-        kept_environment(shared=True)
+        data_variables(shared=True)
     monkeypatch.setenv("PERDURE_STORE", "postgresql://ada@db/perdure")
-    assert kept_environment(shared=True)["PERDURE_STORE"] == "postgresql://ada@db/perdure"
+    assert data_variables(shared=True)["PERDURE_STORE"] == "postgresql://ada@db/perdure"
 
 
 def test_a_module_of_the_opened_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 from perdure.core.errors import InvalidInput, NotAStore, StoreBusy, StoreDamaged, StoreTooNew
 from perdure.core.incoming.addresses import is_postgres
 from perdure.features.copies.moves import Address, migrate_db
-from perdure.features.copies.restore import RestoreReport, look_at_backup, restore
+from perdure.features.copies.restore import RestoreReport, read_backup, restore
 from perdure.storage.stores.open import open_store
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
@@ -238,4 +238,4 @@ def test_a_backup_of_an_older_version_is_brought_up(tmp_path: Path) -> None:
     put_back(backup, path)
 
     assert backup.read_bytes() == before
-    assert look_at_backup(path).agents == look_at_backup(backup).agents
+    assert read_backup(path).agents == read_backup(backup).agents

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.features.facts.fading.policy import count_words, says_same
+from perdure.features.facts.fading.policy import are_similar, count_words
 from perdure.search.ranking.fuse import merge_duplicates
 from tests.support.strategies import any_text, effort
 
@@ -129,4 +129,4 @@ PAIRS = [
 def test_texts_that_say_different_things_are_both_shown(one: str, other: str) -> None:
     """Words in another order, one word in place of another, a negation, a sign."""
     assert merge_duplicates([one, other], [1, 2], limit=9) == [(0, ()), (1, ())]
-    assert len(one) < 30 or not says_same(count_words(one), count_words(other))
+    assert len(one) < 30 or not are_similar(count_words(one), count_words(other))

@@ -45,7 +45,7 @@ class PerdureSaver(ArchiveAdapter, base.BaseCheckpointSaver[str]):
     @in_store
     async def get_tuple(self, config: RunnableConfig) -> base.CheckpointTuple | None:
         """Return the checkpoint that `config` names, or the newest of its thread; None: there is none."""
-        thread_id, namespace, checkpoint_id = _place(config)
+        thread_id, namespace, checkpoint_id = _checkpoint_key(config)
         if checkpoint_id is not None:
             found = await (await self._store.archive()).find_named((thread_id, namespace, "checkpoint", checkpoint_id))
             return None if found is None else await self._tuple(found)
@@ -66,7 +66,7 @@ class PerdureSaver(ArchiveAdapter, base.BaseCheckpointSaver[str]):
         """Return checkpoints, newest first: of a thread, or with None of all. `filter`: metadata that they have."""
         tags, wanted = ["checkpoint"], None
         if config is not None:
-            thread_id, namespace, wanted = _place(config)
+            thread_id, namespace, wanted = _checkpoint_key(config)
             has_line = config["configurable"].get("checkpoint_ns") is not None
             tags += [_tag("line", thread_id, namespace) if has_line else _tag("thread", thread_id)]
         end = None if before is None else base.get_checkpoint_id(before)
@@ -91,7 +91,7 @@ class PerdureSaver(ArchiveAdapter, base.BaseCheckpointSaver[str]):
         new_versions: base.ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint with the values of the channels in `new_versions`, and return the config that names it."""
-        thread_id, namespace, parent = _place(config)
+        thread_id, namespace, parent = _checkpoint_key(config)
         values = checkpoint["channel_values"]
         for channel, version in new_versions.items():
             if channel in values:
@@ -115,7 +115,7 @@ class PerdureSaver(ArchiveAdapter, base.BaseCheckpointSaver[str]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store what a task wrote after a checkpoint. The same write again changes nothing."""
-        thread_id, namespace, checkpoint_id = _place(config)
+        thread_id, namespace, checkpoint_id = _checkpoint_key(config)
         archive = await self._store.archive()
         for number, (channel, value) in enumerate(writes):
             place = base.WRITES_IDX_MAP.get(channel, number)
@@ -151,7 +151,7 @@ class PerdureSaver(ArchiveAdapter, base.BaseCheckpointSaver[str]):
         archive = await self._store.archive()
         async for passage in self._store.passages([_tag("thread", source_thread_id)]):
             name = [str(target_thread_id), *passage.metadata["name"][1:]]
-            tags = [_moved(tag, target_thread_id) for tag in passage.tags]
+            tags = [_tag_in_thread(tag, target_thread_id) for tag in passage.tags]
             metadata = {**passage.metadata, "name": name}
             await archive.put_named(name, NewPassage(text=passage.text, tags=tags, metadata=metadata))
 
@@ -286,7 +286,7 @@ class PerdureSaver(ArchiveAdapter, base.BaseCheckpointSaver[str]):
         return self.serde.loads_typed((stored["type"], b64decode(text)))
 
 
-def _place(config: RunnableConfig) -> tuple[str, str, str | None]:
+def _checkpoint_key(config: RunnableConfig) -> tuple[str, str, str | None]:
     """Return (thread, namespace, id of the checkpoint or None) that a config names."""
     fields = config["configurable"]
     return str(fields["thread_id"]), fields.get("checkpoint_ns") or "", base.get_checkpoint_id(config)
@@ -302,7 +302,7 @@ def _tag(kind: str, *names: str) -> str:
     return f"{kind}:{json.dumps([*map(str, names)], ensure_ascii=False)}"
 
 
-def _moved(tag: str, thread_id: str) -> str:
+def _tag_in_thread(tag: str, thread_id: str) -> str:
     """Return the tag that a passage has in another thread."""
     kind, _, names = tag.partition(":")
     return _tag(kind, thread_id, *json.loads(names)[1:]) if kind in ("thread", "line", "writes") else tag

@@ -13,7 +13,7 @@ from typing import Any
 
 from perdure import AsyncPerdure, Fact, FactHit, NotFound
 from perdure.adapters.mem0 import fields
-from perdure.adapters.mem0.items import Result, fields_of, history_items, item, metadata_of, scaled
+from perdure.adapters.mem0.items import Result, fields_of, history_items, item, metadata_of, scale_scores
 from perdure.adapters.opening import AdapterStore, GraphAdapter, StoreOwner, plain
 from perdure.features.facts.episodes import NewEpisode
 from perdure.features.facts.views import FactConditions, zone
@@ -124,7 +124,7 @@ class AsyncMemory(GraphAdapter):
         )
         found = [
             (hit, score)
-            for hit, score in scaled(hits)
+            for hit, score in scale_scores(hits)
             if score >= (threshold or 0.0) and (not others or fields.matches(await self._fields(hit.fact), others))
         ]
         results = []

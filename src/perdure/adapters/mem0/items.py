@@ -47,7 +47,7 @@ def fields_of(fact: Fact, created_at: datetime, home: tzinfo) -> Mapping[str, An
     return {**metadata_of(fact), **_scope_fields(fact, home), **times}
 
 
-def scaled(hits: Sequence[FactHit]) -> Sequence[tuple[FactHit, float]]:
+def scale_scores(hits: Sequence[FactHit]) -> Sequence[tuple[FactHit, float]]:
     """Return (hit, score) with scores from 0 to 1 that compare between searches: the part of the query that the best
     hits contain, times the hit's share of the best score."""
     if not hits:

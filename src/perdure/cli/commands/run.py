@@ -55,9 +55,9 @@ def _newest_rows(table: str, columns: str) -> Sequence[tuple[Any, ...]]:
     with suppress(sqlite3.Error, PerdureError, OSError):
         settings = Settings.from_environment()
         if isinstance(settings.store_address, str):
-            from perdure.app import look
+            from perdure.app import open_for_reading
 
-            with look(settings.store_address, timeout_s=SERVER_TIMEOUT_S) as rows:
+            with open_for_reading(settings.store_address, timeout_s=SERVER_TIMEOUT_S) as rows:
                 return rows(query)
         uri = f"{settings.store_path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S)) as connection:

@@ -200,12 +200,12 @@ async def list_approvals(view: Output, perdure: AsyncPerdure) -> None:
     """List the tool calls that wait for a person, or for the program that sent the message."""
     waiting = await perdure.approvals.list_all()
     shapes = [{"agent": name, **pending_shape(call)} for name, call in waiting]
-    view.show(shapes, *(f"{name}: {pending_text(call)}{_place(call, waiting)}" for name, call in waiting))
+    view.show(shapes, *(f"{name}: {pending_text(call)}{_conversation_suffix(call, waiting)}" for name, call in waiting))
     hint = "`perdure approval approve AGENT` lets them run, `perdure approval deny AGENT` refuses them"
     view.hint(hint if waiting else NO_CALL)
 
 
-def _place(call: PendingCall, waiting: Sequence[AgentCall]) -> str:
+def _conversation_suffix(call: PendingCall, waiting: Sequence[AgentCall]) -> str:
     """` in <conversation>` if calls of the same agent wait in several conversations, else nothing."""
     conversations = {other.conversation_id for _, other in waiting if other.agent_id == call.agent_id}
     return f" in {call.conversation_id}" if len(conversations) > 1 else ""

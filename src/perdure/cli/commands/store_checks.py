@@ -19,7 +19,16 @@ from rich.console import RenderableType
 from rich.filesize import decimal
 from rich.text import Text
 
-from perdure.app import KEY_FILE, NOT_DELETED, SCHEMA_VERSION, cipher_of, find_damage, find_refusal, look, store_error
+from perdure.app import (
+    KEY_FILE,
+    NOT_DELETED,
+    SCHEMA_VERSION,
+    cipher_of,
+    find_damage,
+    find_refusal,
+    open_for_reading,
+    store_error,
+)
 from perdure.cli.views.view import new_table, plural, visible
 from perdure.core import errors
 from perdure.core.features import Point, feature_org_tables
@@ -201,7 +210,7 @@ def _database_checks(settings: Settings) -> Iterator[Check]:
     """The server, the tables, the rights, and what is in the tables."""
     place = without_password(settings.store)
     try:
-        with look(settings.store) as rows:
+        with open_for_reading(settings.store) as rows:
             yield from _server_checks(rows, place, settings)
             most, kept = rows(
                 "SELECT current_setting('max_connections')::int, current_setting('superuser_reserved_connections')::int"

@@ -269,7 +269,7 @@ def diff(a: ModelRequest, b: ModelRequest) -> RequestDiff:
     place_lines = new if common < len(new) else old
     return RequestDiff(
         first_line=None if same else common + 1,
-        place="" if same else _place(place_lines, common),
+        place="" if same else _describe_position(place_lines, common),
         shared_lines=common,
         shared_bytes=common_bytes + extra_bytes,
         lines=(len(old), len(new)),
@@ -297,7 +297,7 @@ def _common_length(old: Sequence[object], new: Sequence[object]) -> int:
     return next((i for i, (x, y) in enumerate(zip(old, new, strict=False)) if x != y), min(len(old), len(new)))
 
 
-def _place(lines: Sequence[str], index: int) -> str:
+def _describe_position(lines: Sequence[str], index: int) -> str:
     """Return a short description of where a line of the canonical request stands."""
     line = lines[index]
     names = (

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from perdure.context.window.extract import Extract, Item, rank_items, render_items, render_most, sharp_names
+from perdure.context.window.extract import Extract, Item, rank_items, render_items, render_most, specific_names
 from perdure.context.window.summary import cut_at_sentence, key_words, words_of
 from perdure.core.nodes import message_handle
 from perdure.core.ports import TokenCounter
@@ -104,7 +104,7 @@ def find_invented(summary: str, source: SourceText) -> Sequence[str]:
     known = _letters(source.text)
     invented = [
         name
-        for name in sharp_names(_HANDLE.sub(" ", summary))
+        for name in specific_names(_HANDLE.sub(" ", summary))
         if len(name) >= INVENTED_CHARS_MIN and _letters(name) not in known
     ]
     shown = set(_HANDLE.findall(source.text))

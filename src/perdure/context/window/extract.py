@@ -284,7 +284,7 @@ def _add_details(collectors: dict[str, _Collector], seq: int, text: str, worth: 
             collectors["numbers"].add(seq, one, worth)
 
 
-def sharp_names(text: str) -> Sequence[str]:
+def specific_names(text: str) -> Sequence[str]:
     """Return the paths, addresses, and identifiers with a digit that a text names, in order, each once."""
     names = dict.fromkeys(stripped for token in _TOKEN.findall(text) if (stripped := token.strip(":=?&%+.#-\\@$")))
     kinds = {name: _kind(name) for name in names if 3 <= len(name) <= 300}
@@ -363,7 +363,7 @@ def _names(text: str) -> Iterator[str]:
                 yield name
 
 
-def spread(count: int) -> list[int]:
+def spread_order(count: int) -> list[int]:
     """Return 0..count-1 in an order that spreads over the whole: both ends, the middle, the quarters, and so on."""
     order = list(dict.fromkeys((0, count - 1))) if count > 0 else []
     gaps = [(0, count - 1)]
@@ -409,7 +409,7 @@ def rank_items(extract: Extract) -> list[tuple[str, Item]]:
         items: Sequence[Item] = getattr(extract, name)
         items = [item for item in items if (item.seq, item.text) not in seen]
         seen.update((item.seq, item.text) for item in items)
-        places = sorted(spread(len(items)), key=lambda index: -items[index].worth)
+        places = sorted(spread_order(len(items)), key=lambda index: -items[index].worth)
         for rank, index in enumerate(places, 1):
             ranked.append((rank / weight * (2 if items[index].worth == 0 else 1), name, items[index]))
     return [(name, item) for _, name, item in sorted(ranked, key=lambda one: one[0])]

@@ -22,7 +22,7 @@ from perdure.context.window.extract import (
     render_extract,
     render_most,
     sentences_of,
-    spread,
+    spread_order,
 )
 from perdure.context.window.plan import Evict, Merge
 from perdure.core.incoming.json_limits import parse_json
@@ -137,7 +137,7 @@ def transcript(messages: Sequence[Message], *, max_tokens: int, counter: TokenCo
             return text
     user_entries = [index for index, entry in enumerate(entries) if entry.pieces[0][0] == "user"]
     others = [index for index, entry in enumerate(entries) if entry.pieces[0][0] != "user"]
-    order = [group[index] for group in (user_entries, others) for index in spread(len(group))]
+    order = [group[index] for group in (user_entries, others) for index in spread_order(len(group))]
     excerpt = render_most(
         min(len(order), max(0, max_tokens)),
         lambda count: "\n".join(_with_gaps(entries, set(order[:count]))),
@@ -414,7 +414,7 @@ def merge_texts(nodes: Sequence[SummaryNode], *, max_tokens: int, counter: Token
     order = [
         (index, line)
         for line in range(max(map(len, units), default=0))
-        for index in spread(len(nodes))
+        for index in spread_order(len(nodes))
         if line < len(units[index])
     ][: max(0, max_tokens)]
 

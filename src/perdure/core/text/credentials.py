@@ -70,7 +70,7 @@ _BEFORE = r"(?<![\w-])(?:[A-Za-z][A-Za-z0-9]{0,30}[_-]){0,5}"
 _MIXED = r"(?=[^\s,;]*\d)(?=[^\s,;]*[A-Za-z])[^\s,;]{8}"
 
 
-def _named(names: str, sign: str) -> re.Pattern[str]:
+def _sentence_pattern(names: str, sign: str) -> re.Pattern[str]:
     """Return the pattern of "the password for the router is ..."; the pattern `names` matches the names of credentials,
     `sign` must match at the beginning of the value."""
     return re.compile(
@@ -132,9 +132,9 @@ _PAIR = re.compile(
 
 _NAMED = (
     _PHRASE,
-    _named(_BEFORE + _STRONG, "."),
-    _named(rf"(?<![\w-]){_WEAK}", r"[^\s,;]*\d"),
-    *(_named(_BEFORE + _WEAK, _MIXED), _NAMED_ZH, _USE, _BARE, _ARGUMENT, _PAIR),
+    _sentence_pattern(_BEFORE + _STRONG, "."),
+    _sentence_pattern(rf"(?<![\w-]){_WEAK}", r"[^\s,;]*\d"),
+    *(_sentence_pattern(_BEFORE + _WEAK, _MIXED), _NAMED_ZH, _USE, _BARE, _ARGUMENT, _PAIR),
 )
 
 _NAME_PARTS = (

@@ -120,12 +120,12 @@ def same_letters(cluster: str) -> tuple[str, ...]:
                 for end in range(1, len(order) + 1):
                     others = order[end:]
                     ways[unicodedata.normalize("NFC", order[:end]) + others] = None
-                    ways |= dict.fromkeys(char + others for char in _never_composed().get(order[:end], ""))
+                    ways |= dict.fromkeys(char + others for char in _uncomposed_letters().get(order[:end], ""))
     return tuple(ways)
 
 
 @functools.cache
-def _never_composed() -> Mapping[str, str]:
+def _uncomposed_letters() -> Mapping[str, str]:
     """Return letters apart (NFD) -> the characters for them that no normal form makes, such as Hindi ढ़, Hebrew שׁ."""
     found = defaultdict[str, str](str)
     for code in (*range(0x340, 0xFB50), *range(0x2F800, 0x2FA1E)):
@@ -138,7 +138,7 @@ def clusters(text: str) -> list[str]:
     """Return the letters of a text (NFC) in order, each with the marks behind it."""
     found: list[str] = []
     for char in unicodedata.normalize("NFC", text):
-        if found and (unicodedata.combining(char) or found[-1] + char in _never_composed()):
+        if found and (unicodedata.combining(char) or found[-1] + char in _uncomposed_letters()):
             found[-1] += char
         else:
             found.append(char)

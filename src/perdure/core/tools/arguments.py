@@ -87,7 +87,7 @@ def _json_values(value: Any, path: str) -> Any:
         for name in value:
             if not isinstance(name, str):
                 raise _ValueMismatch(f"{path or 'they'} must have names that are texts, not {_describe(name)}")
-        return {name: _json_values(item, _place(path, name)) for name, item in value.items()}
+        return {name: _json_values(item, _argument_path(path, name)) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_json_values(item, f"{path}[{index}]") for index, item in enumerate(value)]
     raise _ValueMismatch(f"{path!r} must be a value that JSON has, not a {type(value).__name__}")
@@ -223,7 +223,7 @@ class _SchemaFitter:
             kind = value.get(name)
             if not isinstance(kind, str) or kind not in mapping:
                 raise _ValueMismatch(
-                    f"{_place(path, name)!r} must be one of {', '.join(mapping):.400}, not {_describe(kind)}"
+                    f"{_argument_path(path, name)!r} must be one of {', '.join(mapping):.400}, not {_describe(kind)}"
                 )
             return self.fit(path, {"$ref": mapping[kind]}, value, exact)
         problems: list[str] = []
@@ -244,12 +244,12 @@ class _SchemaFitter:
     def _fit_listed(self, path: str, values: Sequence[Any], value: Any, exact: bool) -> Any:
         """Return the one of `values` (an enum's) that the value equals or can be converted to."""
         for choice in values:
-            if _same(choice, value):
+            if _equal_in_json(choice, value):
                 return choice
         for choice in () if exact else values:
             if (kind := _KINDS.get(type(choice))) is not None:
                 try:
-                    if _same(choice, _FITTERS[kind](self, path, {}, value, False)):
+                    if _equal_in_json(choice, _FITTERS[kind](self, path, {}, value, False)):
                         return choice
                 except _ValueMismatch:
                     continue
@@ -277,7 +277,7 @@ class _SchemaFitter:
         result: dict[str, Any] = {}
         for name, item in value.items():
             try:
-                result[name] = self.fit(_place(path, name), properties.get(name, others), item, exact)
+                result[name] = self.fit(_argument_path(path, name), properties.get(name, others), item, exact)
             except _ValueMismatch as misfit:
                 # null stands for "left out" with many models.
                 if item is None and name in properties and name not in required and not exact:
@@ -413,19 +413,19 @@ def _number(value: Any) -> Any:
         return value
 
 
-def _same(value: Any, other: Any) -> bool:
+def _equal_in_json(value: Any, other: Any) -> bool:
     """Return whether two values are equal in JSON: 1.0 equals 1, true does not."""
     return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)
 
 
-def _place(path: str, name: str) -> str:
+def _argument_path(path: str, name: str) -> str:
     """Return the name of a part of an argument: `items[0].name`."""
     return f"{path}.{name[:80]}" if path else name[:80]
 
 
 def _quote_names(path: str, names: Sequence[str]) -> str:
     """Return the places of these members of the value at `path`, in quotes, for an error text."""
-    return ", ".join(repr(_place(path, name)) for name in names)
+    return ", ".join(repr(_argument_path(path, name)) for name in names)
 
 
 def _describe(value: Any) -> str:

@@ -128,7 +128,7 @@ def clip_line(line: str, match: Match, width: int = CLIPS[0]) -> str:
     return ("…" if first else "") + line[first:last] + ("…" if last < len(line) else "")
 
 
-def _place(line: str, match: Match, width: int) -> str:
+def _match_position(line: str, match: Match, width: int) -> str:
     """Return the line number of a match, `120`, and if the line is clipped the character too: `120:4904`."""
     return str(match.line) if len(line) <= width else f"{match.line}:{match.start + 1}"
 
@@ -171,7 +171,7 @@ def grep_log(
     def render(width: int, count: int) -> str:
         """The first `count` hits in lines of `width` characters, and the last line."""
         entries = [
-            f"{message_handle(message.seq)}:{_place(text, match, width)} {message.role}| "
+            f"{message_handle(message.seq)}:{_match_position(text, match, width)} {message.role}| "
             f"{clip_line(text, match, width)}"
             for message, text, match in lines[:count]
         ]
@@ -256,7 +256,7 @@ def _entry(hit: LineHits, lines: Sequence[str], width: int, *, around: int, time
     entry = [heading(hit.message, timezone)]
     for number in sorted(numbers):
         text, match = lines[number - 1], matching.get(number)
-        mark = f"{_place(text, match, width)}>" if match else f"{number}|"
+        mark = f"{_match_position(text, match, width)}>" if match else f"{number}|"
         entry.append(f"{mark} {clip_line(text, match or Match(number, 0, 0), width)}")
     if hit.more is not None:
         entry.append(f'[more in it: handle="{message_handle(hit.message.seq)}", lines="{hit.more}.."]')

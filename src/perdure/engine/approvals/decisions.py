@@ -47,7 +47,7 @@ def split_repeated_answers(
         for key, answer in tx.runs.answers(conversation.agent_id, conversation.seq, limit=LATEST_ANSWERS):
             if ids <= {*answer["calls"]}:
                 run = tx.runs.get_by_key(key)
-                if not ids <= {*(stored := _answers_in(_answered_rows(tx, run, len(answer["calls"]))))}:
+                if not ids <= {*(stored := _answers_in(_rows_to_resume(tx, run, len(answer["calls"]))))}:
                     break
                 _check_same(repeated, stored, waiting=waiting, most_chars=most_chars)
                 if message_digest is not None and answer.get("said") != message_digest:
@@ -68,7 +68,7 @@ def last_decisions(tx: Tx, conversation: Conversation) -> tuple[str, ...]:
     if newest is None or newest.resumes is None:
         return ()
     answers = tx.runs.answers(conversation.agent_id, conversation.seq, limit=1)
-    return _decision_ids(_answered_rows(tx, newest, len(answers[0][1]["calls"])))
+    return _decision_ids(_rows_to_resume(tx, newest, len(answers[0][1]["calls"])))
 
 
 def find_decisions(tx: Tx, conversation: Conversation, call_id: str | None) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def calls_of_request(tx: Tx, conversation: Conversation, request: str) -> tuple[
     return tuple(call.call_id for call in message.calls if call.awaits is not None)
 
 
-def _answered_rows(tx: Tx, run: Run, calls: int) -> Sequence[Message]:
+def _rows_to_resume(tx: Tx, run: Run, calls: int) -> Sequence[Message]:
     """Return the rows from the calls that a run resumes with to the last row of their answers."""
     begins_at = run.begins_at or 0
     last = max(begins_at, run.first_message_seq or 0) + calls + 1

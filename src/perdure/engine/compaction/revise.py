@@ -18,7 +18,7 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import UNSEEN_KINDS, Message
 from perdure.core.nodes import SummaryNode
 from perdure.engine.compaction.summarise import Summary, SummaryTask, load_prepared, summarise
-from perdure.engine.ports import Ports, UnitInputs, in_effect
+from perdure.engine.ports import Ports, UnitInputs, with_next_model
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
@@ -144,7 +144,7 @@ def _load_due(tx: Tx, conversation_key: ConversationKey, inputs: UnitInputs) -> 
     wrote because a person waited, and that no model has tried since. None: there is none. Raises: NotFound."""
     agent_id, conversation_seq = conversation_key
     conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
-    agent = in_effect(tx.conversations.get_agent(agent_id, conversation_seq), inputs.models)
+    agent = with_next_model(tx.conversations.get_agent(agent_id, conversation_seq), inputs.models)
     if conversation.prefix_seq is None or not SummarySettings.of(agent).background:
         return None
     prefix = tx.prefixes.get(agent_id, conversation.prefix_seq)

@@ -28,7 +28,7 @@ from perdure.engine.context_engines import FALLBACK, EngineInUse
 from perdure.engine.estimates import fixed_at_least, overcount_behind, rows_tokens
 from perdure.engine.log.next_action import EndRun
 from perdure.engine.log.run_log import EngineQuestion, Progress, RecallResult, RoomPlan, RunLog, ViewState, view_key
-from perdure.engine.ports import UnitInputs, as_requested, in_effect
+from perdure.engine.ports import UnitInputs, as_requested, with_next_model
 from perdure.engine.prompt.prefixes import MemoryState, delta_texts, read_memory, recompile_prefix, rewrite_reason
 from perdure.engine.prompt.tail import build_notes
 from perdure.engine.records.rows import NEWEST, end_run, engine_drafts
@@ -320,7 +320,7 @@ class RequestPreview(ViewState):
 def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs) -> RequestPreview:
     """Build a conversation's next request, as T3 will without a new message, and certify its size; store nothing."""
     counter, stubs, stored_agent = inputs.counter, conversation.stubs, agent
-    agent = as_requested(in_effect(agent, inputs.models), inputs.models)
+    agent = as_requested(with_next_model(agent, inputs.models), inputs.models)
     opening = tx.conversations.get_state(agent.id, conversation.seq)
     memory = read_memory(tx, opening)
     current = None if conversation.prefix_seq is None else tx.prefixes.get(agent.id, conversation.prefix_seq)

@@ -158,7 +158,7 @@ def _rule_action(log: RunLog, rule_scope: RuleScope, answer: Message) -> Action 
     elif step.stop_reason not in (None, "end_turn") and not answer.calls:
         return None  # it was cut short, and says so
     if state.missing:
-        return _remind(log, answer, f"call {_either(state.missing)} at least once before you are done")
+        return _remind(log, answer, f"call {_join_with_or(state.missing)} at least once before you are done")
     if state.exit_tool is not None:
         return EndRun("tool_rule")
     if state.refuses_answer and rule_scope.loop.heartbeats and not state.goes_on:
@@ -166,7 +166,7 @@ def _rule_action(log: RunLog, rule_scope: RuleScope, answer: Message) -> Action 
             return None
         return _remind(log, answer, "call a tool: what stands outside a call reaches nobody", kind="NoToolCall")
     if state.refuses_answer:
-        return _remind(log, answer, f"your next step has to be a call of {_either(sorted(state.allowed))}")
+        return _remind(log, answer, f"your next step has to be a call of {_join_with_or(sorted(state.allowed))}")
     return None
 
 
@@ -184,7 +184,7 @@ def _heartbeat(log: RunLog, answer: Message, state: RuleState) -> Action | None:
     if state.goes_on:
         return MakeRequest(reminder="Your tool rules ask for another step, so you have control again.")
     if state.missing:
-        return _remind(log, answer, f"call {_either(state.missing)} at least once before you are done")
+        return _remind(log, answer, f"call {_join_with_or(state.missing)} at least once before you are done")
     return EndRun("end_turn")
 
 
@@ -209,7 +209,7 @@ def _remind(log: RunLog, answer: Message, demand: str, *, kind: str = "ToolRuleV
     return _limit(log) or MakeRequest(reminder=f"{kind}: {demand}.")
 
 
-def _either(names: Sequence[str]) -> str:
+def _join_with_or(names: Sequence[str]) -> str:
     """Return the names joined by "or"."""
     return " or ".join(names)
 
@@ -280,7 +280,7 @@ def count_failures(steps: Sequence[ToolStep], call: ToolCall) -> int:
 
 def step_line(step: ToolStep) -> str:
     """Return one line about a step: each call with the gist of its arguments, and its outcome."""
-    line = "; ".join(f"{call.name}({_gist(call)}) -> {_outcome(result)}" for call, result in step.pairs)
+    line = "; ".join(f"{call.name}({_short_arguments(call)}) -> {_outcome(result)}" for call, result in step.pairs)
     return _clip(line, LINE_CHARS)
 
 
@@ -292,7 +292,7 @@ def _key(call: ToolCall) -> tuple[str, str]:
         return call.name, call.own_arguments
 
 
-def _gist(call: ToolCall) -> str:
+def _short_arguments(call: ToolCall) -> str:
     """Return a call's arguments in a few characters."""
     try:
         arguments = json.loads(call.own_arguments)

@@ -16,7 +16,7 @@ ORDER = "stop: "
 
 def order_to_ask(why: str, tools: Collection[str]) -> str:
     """Return the order. `why`: what the agent has done so far; `tools`: the names of its tools."""
-    return f"{ORDER}{why}. {_ways_to_ask(tools)}: say where you stand, and ask for what you need."
+    return f"{ORDER}{why}. {_ask_user_order(tools)}: say where you stand, and ask for what you need."
 
 
 def why_not_after_order(tail: str, name: str, tools: Collection[str], rules: RuleState | None) -> str | None:
@@ -29,10 +29,10 @@ def why_not_after_order(tail: str, name: str, tools: Collection[str], rules: Rul
     except (ValueError, AttributeError):
         return None
     ordered = any(isinstance(notice, str) and notice.startswith(ORDER) for notice in notices)
-    return str(AnswerDemanded(name, how=_ways_to_ask(tools))) if ordered else None
+    return str(AnswerDemanded(name, how=_ask_user_order(tools))) if ordered else None
 
 
-def _ways_to_ask(tools: Collection[str]) -> str:
+def _ask_user_order(tools: Collection[str]) -> str:
     """How an agent with these tools asks the user, as an order."""
     if ASK_USER in tools:
         return f"Your next call has to be {ASK_USER}"

@@ -159,7 +159,7 @@ def rule_state(rule_scope: RuleScope, past_calls: Sequence[PastCall], *, answer:
     ]
     required = [rule for rule in rules if isinstance(rule, kinds.RequiredBeforeExit) and rule.tool_name in tools]
     open_rules = (rule for rule in required if not any(call.meets(rule) for call in past_calls))
-    missing = tuple(dict.fromkeys(map(_demand, open_rules)))
+    missing = tuple(dict.fromkeys(map(_describe_demand, open_rules)))
     exits = {rule.tool_name: rule for rule in rules if isinstance(rule, kinds.ExitLoop)}
     exit_tool = last.name if last is not None and last.name in exits and last.answer == answer else None
     if exit_tool is not None and not missing:
@@ -184,7 +184,7 @@ def rule_state(rule_scope: RuleScope, past_calls: Sequence[PastCall], *, answer:
     )
 
 
-def _demand(rule: kinds.RequiredBeforeExit) -> str:
+def _describe_demand(rule: kinds.RequiredBeforeExit) -> str:
     """What a rule demands to be called, for the model."""
     return f"{rule.tool_name} with {json.dumps(rule.args, ensure_ascii=False)}" if rule.args else rule.tool_name
 

@@ -25,7 +25,7 @@ from perdure.core.messages import TRY_AGAIN, Draft, Message, user_texts
 from perdure.domain.agents.automatic import AutoRecall, bypasses, find_automatic
 from perdure.domain.archives.passages import count_passages
 from perdure.engine.log.run_log import NO_RECALL, RecallResult, RunLog
-from perdure.engine.ports import Ports, UnitInputs, as_requested, in_effect
+from perdure.engine.ports import Ports, UnitInputs, as_requested, with_next_model
 from perdure.engine.prompt.prefixes import current_prefix
 from perdure.engine.records.rows import decode_drafts
 from perdure.search.ranking.hits import RecallScope, RecallSource
@@ -97,7 +97,7 @@ def plan_recall(
     texts = user_texts(rows)
     if not (query := _query(texts)):
         return None
-    agent = in_effect(agent, inputs.models) if model is None else replace(agent, model=model)
+    agent = with_next_model(agent, inputs.models) if model is None else replace(agent, model=model)
     agent = as_requested(agent, inputs.models)
     setting = find_automatic(AutoRecall, agent.settings)
     if setting is None or bypasses(agent.settings, conversation):

@@ -73,7 +73,7 @@ def add_pressure(tx: Tx, agent: Agent, prefix: Prefix, notes: TailNotes, *, fill
     if not saving:
         return notes
     oldest = message_handle(prefix.from_message_seq)
-    if _was_told(tx, agent, prefix, oldest):
+    if _has_read_notice(tx, agent, prefix, oldest):
         return notes
     notice = (
         f"{PRESSURE}{filled:.0%} of the context window is used. Soon the oldest messages, from {oldest} on,"
@@ -82,7 +82,7 @@ def add_pressure(tx: Tx, agent: Agent, prefix: Prefix, notes: TailNotes, *, fill
     return replace(notes, notices=(notice, *notes.notices))
 
 
-def _was_told(tx: Tx, agent: Agent, prefix: Prefix, oldest: str) -> bool:
+def _has_read_notice(tx: Tx, agent: Agent, prefix: Prefix, oldest: str) -> bool:
     """Return whether a model has read the notice since messages last left the view. `oldest`: handle of the oldest."""
     sign = f"from {oldest} on"
     begins = {prefix.seq: prefix.from_message_seq}

@@ -37,7 +37,7 @@ from perdure.engine.budget import BUDGETS, check_agent, remaining_limits, until_
 from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.log.next_action import Action, MakeRequest, next_action
 from perdure.engine.log.run_log import NO_RECALL, Progress, RunLog, rule_scope_of, run_log_of
-from perdure.engine.ports import Ports, UnitInputs, in_effect
+from perdure.engine.ports import Ports, UnitInputs, with_next_model
 from perdure.engine.prompt.recall import RecallFirst, plan_recall, recall
 from perdure.engine.reading import NOTHING
 from perdure.engine.records.rows import add_waiting_input, encode_drafts, find_known, is_sent_again
@@ -129,7 +129,7 @@ def _claim(tx: Tx, key: RunKey, inputs: UnitInputs, *, dead_owner: str | None = 
 
 def follow_default(tx: Tx, agent: Agent, run: Run, inputs: UnitInputs) -> tuple[Agent, Sequence[Event]]:
     """Give an agent that follows the default model a new run's model; return the agent and the events of that."""
-    model = in_effect(agent, inputs.models).model
+    model = with_next_model(agent, inputs.models).model
     if model == agent.model or run.options.model is not None:
         return agent, ()
     stored = tx.agents.put(replace(tx.agents.get(agent.id), model=model))
@@ -234,7 +234,7 @@ def _add_run(
     waiting_input: str | None = None,
 ) -> Run:
     """Add a request's run with its idempotency key and callback; `max_steps`: default. Raises: ModelNotFound."""
-    model = request.options.model or in_effect(opening.agent, inputs.models).model
+    model = request.options.model or with_next_model(opening.agent, inputs.models).model
     if inputs.models.find(model) is None:
         raise ModelNotFound(model, known=inputs.models.handles())
     run = tx.runs.add(

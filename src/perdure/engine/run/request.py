@@ -230,7 +230,7 @@ def _select_prefix(builder: RequestBuilder) -> Prefix:
     if run.client_tools is None and current is not None and current.client_tools is not None:
         run = with_last_skills(tx, run, current.client_tools)
         builder.log = replace(builder.log, run=run)
-    if agent.settings.get(AUTOCLEAR) and (first := _cleared_from(builder, current)) is not None:
+    if agent.settings.get(AUTOCLEAR) and (first := _first_row_when_empty(builder, current)) is not None:
         return _clear_view(builder, current, first)
     reason = rewrite_reason(
         tx, agent, conversation, builder.memory, current, client_tools=run.client_tools, inputs=inputs
@@ -240,7 +240,7 @@ def _select_prefix(builder: RequestBuilder) -> Prefix:
     return _rewrite_prefix(builder, current, reason or "first")
 
 
-def _cleared_from(builder: RequestBuilder, current: Prefix | None) -> int | None:
+def _first_row_when_empty(builder: RequestBuilder, current: Prefix | None) -> int | None:
     """Return the first row of a request that begins with an empty view; None: it goes on, as after answered calls."""
     run, before = builder.log.run, builder.conversation.first_seq if current is None else current.from_message_seq
     if builder.log.steps or run.resumes is not None:

@@ -27,7 +27,7 @@ from perdure.engine.compaction.after_runs import AfterRuns, CallbackWorker
 from perdure.engine.conversations.reset import delete_unused, finish_removals
 from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.log.run_log import Progress, RunLog
-from perdure.engine.ports import Ports, in_effect
+from perdure.engine.ports import Ports, with_next_model
 from perdure.engine.process import RunReleased, run_of_topic
 from perdure.engine.records.leases import is_dead
 from perdure.engine.records.run_request import RunRequest, check_request
@@ -293,7 +293,7 @@ class Runner:
 
     def _can_run(self, agent: Agent) -> bool:
         """Return whether this process can reach the agent's model."""
-        return self._ports.models.find(in_effect(agent, self._ports.models).model) is not None
+        return self._ports.models.find(with_next_model(agent, self._ports.models).model) is not None
 
     def _hear_run(self, rest: str) -> None:
         """Look at the run that a signal of another process is about, or at all runs."""

@@ -80,7 +80,7 @@ def store_edit(
         sources=sources,
     )
     outcome = edit(tx, call, **arguments)
-    outcome = replace(outcome, sources=_shown_sources(tx, run, open_call, outcome))
+    outcome = replace(outcome, sources=_outside_sources(tx, run, open_call, outcome))
     _mark_seen(tx, run, outcome)
     return _store_result(tx, replace(log, run=run), open_call, outcome, inputs)
 
@@ -105,7 +105,7 @@ def store_outcome(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome
     return _store_result(tx, replace(log, run=run), open_call, outcome, inputs)
 
 
-def _shown_sources(tx: Tx, run: Run, open_call: OpenCall, outcome: ToolOutcome) -> tuple[Source, ...]:
+def _outside_sources(tx: Tx, run: Run, open_call: OpenCall, outcome: ToolOutcome) -> tuple[Source, ...]:
     """Return the outside sources that a memory tool's result shows: its own, or those of the messages it opens."""
     if open_call.call.name in CONTEXT_TOOL_SPECS:
         seq = open_call.message.seq

@@ -158,7 +158,7 @@ def _message_shape(hit: MessageHit, ran: SearchReport, call: SearchCall) -> dict
         text = add_dates(text, said_at=local(message.occurred_at, zone(call.timezone)))
     return {
         "timestamp": message.occurred_at.isoformat(timespec="seconds"),
-        "time_ago": _ago(call.now, message.occurred_at),
+        "time_ago": _describe_age(call.now, message.occurred_at),
         "role": message.role,
         **({"name": message.name} if message.name and message.role != "tool" else {}),
         "relevance": _relevance(hit, ran),
@@ -198,7 +198,7 @@ def cut(text: str) -> str:
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… [{len(text) - SHOWN_CHARS:,} more characters]"
 
 
-def _ago(now: datetime, then: datetime) -> str:
+def _describe_age(now: datetime, then: datetime) -> str:
     """Return how long ago `then` was, such as "3 days ago"."""
     seconds = max(0, int((now - then).total_seconds()))
     for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):

@@ -23,7 +23,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.access.gate import Gate, RequestRejected, keys_in
 from perdure.server.config import ServerConfig
 from perdure.server.log import trace_id
-from perdure.server.timed_reads import KEY_S, within
+from perdure.server.timed_reads import KEY_S, wait_within
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class StoreGate(Gate):
     async def admit_promptly(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
         """Who a program's request is for, see `admit`. While the store does not answer, what was known counts."""
         try:
-            return await within(KEY_S, self.admit(scope, headers, is_page=False))
+            return await wait_within(KEY_S, self.admit(scope, headers, is_page=False))
         except StoreError:
             if (principal := self._recall(headers)) is None:
                 raise

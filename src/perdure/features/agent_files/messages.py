@@ -88,18 +88,18 @@ def parse_messages(
             renamed = [(call, _unused(call.call_id, call_ids)) for call in calls]
             answer = [*parts, *(_call_to_store(call, id_, waiting.get(call.call_id)) for call, id_ in renamed)]
             waiting_from = len(found) if any(call.awaits for call in answer if isinstance(call, ToolCall)) else None
-            found.append(_imported(line, place, "assistant", answer, len(found)))
+            found.append(_to_imported(line, place, "assistant", answer, len(found)))
             for call, id_ in renamed:
                 if waiting_from is not None and call.call_id in waiting:
                     continue
                 result = _take_result(results.get(call.call_id), after=place)
                 source = place if result is None else result.place
                 part = _tool_result(id_, call.name, result)
-                found.append(_imported({**lines[source], "name": call.name}, source, "tool", [part], len(found)))
+                found.append(_to_imported({**lines[source], "name": call.name}, source, "tool", [part], len(found)))
         elif parts and (
             role in ("user", "assistant") or (role == "system" and place and not _is_compiled(text, agent))
         ):
-            found.append(_imported(line, place, role, parts, len(found)))
+            found.append(_to_imported(line, place, role, parts, len(found)))
     return FileMessages(found[:waiting_from], () if waiting_from is None else found[waiting_from:], images)
 
 
@@ -153,7 +153,7 @@ def _take_result(results: list[_Result] | None, *, after: int) -> _Result | None
     return None
 
 
-def _imported(line: Mapping[str, Any], place: int, role: Any, parts: Sequence[Part], number: int) -> ImportedMessage:
+def _to_imported(line: Mapping[str, Any], place: int, role: Any, parts: Sequence[Part], number: int) -> ImportedMessage:
     """Return a message to store, with the name and time of `line`, which has the index `place` in the file."""
     name = line.get("name")
     return ImportedMessage(

@@ -62,16 +62,16 @@ async def export_agent(
     """
     if use_legacy_format:
         raise InvalidInput("use_legacy_format: this server writes the second layout only; leave it out")
-    return await _exported(library, agent_id, ExportIn(conversation_id=conversation_id, scrub_messages=scrub_messages))
+    return await _download(library, agent_id, ExportIn(conversation_id=conversation_id, scrub_messages=scrub_messages))
 
 
 @router.post("/v1/agents/{agent_id}/export", response_class=PlainTextResponse, responses={200: {"content": _EXAMPLE}})
 async def export_agent_with_skills(agent_id: AgentIdIn, library: Library, body: ExportIn | None = None) -> Response:
     """Write an agent file that has the client's skills beside the agent."""
-    return await _exported(library, agent_id, body or ExportIn())
+    return await _download(library, agent_id, body or ExportIn())
 
 
-async def _exported(library: AsyncPerdure, agent_id: AgentId, body: ExportIn) -> Response:
+async def _download(library: AsyncPerdure, agent_id: AgentId, body: ExportIn) -> Response:
     """Answer with an agent's file, as a text. Raises: NotFound."""
     chosen = None if body.conversation_id in (None, "default") else ConversationId(str(body.conversation_id))
     skills = [skill.model_dump() for skill in body.skills or ()]

@@ -83,10 +83,10 @@ def build_result(benchmark: Benchmark) -> dict[str, Any]:
         "prompts": dict(texts()["prompts"]),
     }
     if not setup.model:
-        return result | {"search": [_found_by(benchmark, name) for name in ("perdure", "bm25")]}
+        return result | {"search": [_search_figures(benchmark, name) for name in ("perdure", "bm25")]}
     read = _fact_rows(benchmark)
     if setup.facts:
-        result["facts"] = {"facts": sum(row["facts"] for row in read), **_took(read)}
+        result["facts"] = {"facts": sum(row["facts"] for row in read), **_sum_usage(read)}
     asked = list(benchmark.all_questions())
     systems = [_system_figures(benchmark, name, [one for one in asked if one.system == name]) for name in setup.systems]
     return result | {"systems": systems, "judging": _judge_figures(benchmark)}
@@ -102,7 +102,7 @@ def _system_figures(benchmark: Benchmark, name: str, asked: Sequence[SystemQuest
         if "failure" in row or benchmark.is_judged(claim)
     ]
     found = [row for _, row, _ in scored]
-    took = _took([*found, *(_fact_rows(benchmark) if name == "perdure" else ())])
+    took = _sum_usage([*found, *(_fact_rows(benchmark) if name == "perdure" else ())])
     right, price, tokens = sum(points for *_, points in scored), took["price"], took["tokens"]
     times = [row["latency_s"] for row in found if row["latency_s"] is not None]
     kinds = {
@@ -168,7 +168,7 @@ def _judge_figures(benchmark: Benchmark) -> dict[str, Any]:
         "right_answers": len(refused),
         "refused_rate": fmean(refused) if refused else None,
         "unclear": sum(benchmark.verdict(claim) is None for claim in claims) if rows else 0,
-        **_took(rows),
+        **_sum_usage(rows),
     }
 
 
@@ -178,7 +178,7 @@ def _fact_rows(benchmark: Benchmark) -> Sequence[Mapping[str, Any]]:
     return [row for id_ in ids if (row := benchmark.rows.find(f"facts/{id_}")) is not None]
 
 
-def _took(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _sum_usage(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return requests, tokens and price of all rows together; a price of None is not known."""
     prices = [row["price"] for row in rows]
     return {
@@ -188,7 +188,7 @@ def _took(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _found_by(benchmark: Benchmark, name: str) -> dict[str, Any]:
+def _search_figures(benchmark: Benchmark, name: str) -> dict[str, Any]:
     """Return what one search found."""
     rows = [(one.kind, row) for one in benchmark.questions if (row := benchmark.rows.find(f"search/{name}/{one.id}"))]
     times = [row["latency_s"] for _, row in rows]

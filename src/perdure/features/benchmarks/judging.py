@@ -66,7 +66,7 @@ class JudgedAnswer:
         return hashlib.sha256(f"{self.question.prompt}\n{self.text}".encode("utf-8", "surrogatepass")).hexdigest()[:20]
 
 
-def says_not_said(answer: str) -> bool:
+def admits_no_answer(answer: str) -> bool:
     """Return whether an answer says that the history does not tell; an empty answer does not."""
     return _NOT_SAID.search(answer.replace("’", "'").strip()) is not None
 
@@ -75,7 +75,7 @@ def is_exact(question: CaseQuestion, answer: str) -> bool:
     """Return whether an answer contains the right one (each part, if that is a list) word for word, but for case,
     punctuation, endings and articles."""
     if question.kind == ABSTENTION:
-        return says_not_said(answer)
+        return admits_no_answer(answer)
     said, parts = _words(answer), [words for part in _parts(question, question.answer) if (words := _words(part))]
     return bool(parts) and all(
         any(said[at : at + len(gold)] == gold for at in range(len(said) - len(gold) + 1)) for gold in parts
@@ -86,9 +86,9 @@ def f1_of(question: CaseQuestion, answer: str) -> float:
     """Return the F1 of an answer's words against the right answer's, as LoCoMo's own evaluation computes it; for a
     list, the mean over its parts, each with the nearest part of the answer."""
     if question.kind == ABSTENTION:
-        return float(says_not_said(answer))
+        return float(admits_no_answer(answer))
     parts = _parts(question, answer)
-    return fmean(max(_shared(gold, part) for part in parts) for gold in _parts(question, question.answer))
+    return fmean(max(_word_f1(gold, part) for part in parts) for gold in _parts(question, question.answer))
 
 
 def verdict_of(reply: str) -> bool | None:
@@ -165,7 +165,7 @@ def _differ(question: CaseQuestion, other: CaseQuestion) -> bool:
     shared = {word for word in both - STOP_WORDS - asks if not word.isdecimal()}
     repeats = len(said) <= SHORT_WORDS and any(not word.isdecimal() for word in said & asks)
     is_wrong = both not in (gold, said) and not shared and not repeats
-    return is_wrong and _shared(question.answer, other.answer) < SIMILAR
+    return is_wrong and _word_f1(question.answer, other.answer) < SIMILAR
 
 
 def _parts(question: CaseQuestion, text: str) -> Sequence[str]:
@@ -178,7 +178,7 @@ def _words(text: str) -> list[str]:
     return [word for word in stems(text.translate(_PUNCTUATION)) if word not in _ARTICLES]
 
 
-def _shared(gold: str, answer: str) -> float:
+def _word_f1(gold: str, answer: str) -> float:
     """Return the F1 of the words of two texts."""
     wanted, said = Counter(_words(gold)), Counter(_words(answer))
     both = (wanted & said).total()

@@ -13,7 +13,7 @@ from typing import Any
 from perdure.core.errors import InvalidInput
 from perdure.core.models import EXTRACTIVE, Model
 from perdure.features.benchmarks.judging import WORD_JUDGES
-from perdure.features.benchmarks.rows import ResultRows, only_one
+from perdure.features.benchmarks.rows import ResultRows, lock_folder
 from perdure.features.benchmarks.running import BenchClock, Benchmark
 from perdure.features.benchmarks.sets.reading import hash_of
 from perdure.features.benchmarks.sets.values import Setup
@@ -35,7 +35,7 @@ async def open_benchmark(setup: Setup, *, models: Mapping[str, Model] | None = N
     Raises: InvalidInput: the data is not what was published, or the folder has the rows of another run; ModelNotFound;
         StoreError.
     """
-    with only_one(setup.out):
+    with lock_folder(setup.out):
         rows, home = ResultRows(setup.out), setup.out / "home"
         if len(rows.by_key) > 1 and not (home / "perdure.db").exists():
             raise InvalidInput(f"{home} has lost the store of the rows: remove {rows.path}, or choose another --out")
@@ -51,7 +51,7 @@ async def open_benchmark(setup: Setup, *, models: Mapping[str, Model] | None = N
         )
         address, clock = home / "perdure.db", BenchClock()
         async with await AsyncPerdure.open(address, settings=settings, models=models, clock=clock) as perdure:
-            about = _about(perdure, setup, settings)
+            about = _folder_data(perdure, setup, settings)
             before = rows.find("setup") or about
             for name, value in about.items():
                 if name in before and before[name] != value:
@@ -67,7 +67,7 @@ async def open_benchmark(setup: Setup, *, models: Mapping[str, Model] | None = N
             yield benchmark
 
 
-def _about(perdure: AsyncPerdure, setup: Setup, settings: Settings) -> Mapping[str, Any]:
+def _folder_data(perdure: AsyncPerdure, setup: Setup, settings: Settings) -> Mapping[str, Any]:
     """Return the data that all rows of a folder share, as JSON."""
     about = {name: getattr(setup, name) for name in _SAME} | {name: getattr(settings, name) for name in OF_ENVIRONMENT}
     prompts = hashlib.sha256(json.dumps(texts()["prompts"]).encode()).hexdigest()[:12]

@@ -64,7 +64,7 @@ class ResultRows:
 
 
 @contextmanager
-def only_one(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Keep other processes out of the folder of a run, which is made if it is missing. Raises: InvalidInput: another
     one is in it, or it can't be used."""
     try:

@@ -259,10 +259,10 @@ class Benchmark:
                 began = time.perf_counter()
                 hits = await agent.search(question.text, limit=SEARCH_TURNS)
                 found = ranks_of(question, [turns[hit.message.seq] for hit in hits])
-                self.rows.add(f"search/perdure/{question.id}", latency_s=_since(began), **found)
+                self.rows.add(f"search/perdure/{question.id}", latency_s=_seconds_since(began), **found)
                 began = time.perf_counter()
                 found = ranks_of(question, index.search(question.text)[:SEARCH_TURNS])
-                self.rows.add(f"search/bm25/{question.id}", latency_s=_since(began), **found)
+                self.rows.add(f"search/bm25/{question.id}", latency_s=_seconds_since(began), **found)
 
     def verdict(self, claim: JudgedAnswer) -> bool | None:
         """Return what the judge that is a model has said; None: nothing, or no verdict."""
@@ -350,7 +350,7 @@ class Benchmark:
             # What the model itself got wrong, such as an empty answer, is an answer: asked again it would come again.
             failure = reply.failure or Failure(kind=reply.stop_reason, message=str(error))
             failure = None if reply.stop_reason == "invalid_llm_response" else failure
-        latency_s = None if goes_on else _since(began)
+        latency_s = None if goes_on else _seconds_since(began)
         await agent.reset(conversation=conversation)  # what was asked is no memory for the next question
         self.rows.add(
             key,
@@ -387,6 +387,6 @@ def _chosen(setup: Setup, case: Case) -> Case:
     return replace(case, questions=questions[: setup.most or None])
 
 
-def _since(began: float) -> float:
+def _seconds_since(began: float) -> float:
     """Return the seconds since a time of the performance counter."""
     return round(time.perf_counter() - began, 4)

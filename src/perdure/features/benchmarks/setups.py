@@ -61,7 +61,7 @@ def make_setup(
         raise InvalidInput("--facts needs --model, which reads them")
     return Setup(
         name=name,
-        data=_place(name, data),
+        data=_data_path(name, data),
         model=model,
         judge=judge,
         systems=["perdure", *dict.fromkeys(chosen)],
@@ -78,7 +78,7 @@ def make_setup(
     )
 
 
-def _place(name: str, data: str | None) -> Path | None:
+def _data_path(name: str, data: str | None) -> Path | None:
     """Return the path of the data; `sample` stands for the data that ships with the package, which niah lacks."""
     if data != "sample":
         return None if data is None else Path(data).expanduser()

@@ -66,7 +66,7 @@ class AgentSystem:
             settings=self._setup.settings,
         )
         if await agent.message_count() < len(case.turns):
-            await agent.import_messages(map(imported, case.turns, count(1)))
+            await agent.import_messages(map(to_imported_message, case.turns, count(1)))
         if self._perdure.app.embedder is not None:
             await self._perdure.upkeep.reindex([agent.id], again=False, progress=lambda step, done, total: None)
         self._ready[case.id] = agent
@@ -195,6 +195,6 @@ def with_date(question: CaseQuestion) -> str:
     return form.format(date=question.asked_on, question=question.text)
 
 
-def imported(turn: CaseTurn, place: int) -> ImportedMessage:
+def to_imported_message(turn: CaseTurn, place: int) -> ImportedMessage:
     """A turn as a message to import. Its id is its index, since of two turns with one id one would be left out."""
     return ImportedMessage(role=turn.role, name=turn.speaker, text=turn.text, occurred_at=turn.at, id=str(place))

@@ -71,7 +71,7 @@ def excerpt(pieces: Sequence[ExcerptPiece], room: TokenRoom) -> str:
     gap = room.count(GAP_CHARS)
     left_tokens, misses = room.tokens - gap, 0
     for number in _by_worth(parts, follows):
-        size = room.count(f"{_shown(parts[number])}\n") + (0 if {number - 1, number + 1} & chosen else gap)
+        size = room.count(f"{_piece_line(parts[number])}\n") + (0 if {number - 1, number + 1} & chosen else gap)
         if size <= left_tokens:
             chosen.add(number)
             left_tokens, misses = left_tokens - size, 0
@@ -82,7 +82,7 @@ def excerpt(pieces: Sequence[ExcerptPiece], room: TokenRoom) -> str:
     return _write(parts, chosen, follows)
 
 
-def _shown(piece: ExcerptPiece) -> str:
+def _piece_line(piece: ExcerptPiece) -> str:
     """Return a piece on one line, with its name."""
     return f"{piece.name}| {piece.text}" if piece.name else piece.text
 
@@ -96,7 +96,7 @@ def _write(parts: Sequence[ExcerptPiece], chosen: set[int], follows: set[int]) -
             out.append(f"\n[… {number - before - 1} left out]")
         if number < len(parts):
             goes_on = number in follows and before == number - 1
-            out.append(parts[number].text if goes_on else f"\n{_shown(parts[number])}")
+            out.append(parts[number].text if goes_on else f"\n{_piece_line(parts[number])}")
         before = number
     return "".join(out)[1:]
 
@@ -104,14 +104,14 @@ def _write(parts: Sequence[ExcerptPiece], chosen: set[int], follows: set[int]) -
 def _by_worth(parts: Sequence[ExcerptPiece], follows: set[int]) -> Iterable[int]:
     """Return the numbers of the parts, the most important first: the first error and the ends; one error of each form,
     with neighbours that continue its line (`follows`); parts of unusual form; then all, from both ends inward."""
-    parsed = parse_lines(_SPACES.sub(" ", "\n".join(map(_shown, parts))), least_rows=FEW_PIECES)
+    parsed = parse_lines(_SPACES.sub(" ", "\n".join(map(_piece_line, parts))), least_rows=FEW_PIECES)
     solid = [number for number, part in enumerate(parts) if part.text.strip()]
     commonness = _commonness(parsed.lines)
     forms = {n: _NUMBER.sub("0", parts[n].text) for n in solid if parts[n].tells_error}
     counts = Counter(forms.values())
     errors = sorted(dict.fromkeys(_inward(list(forms))), key=lambda n: (counts[forms[n]], commonness[n]))
     firsts = [*{forms[n]: n for n in reversed(errors)}.values()][::-1]
-    broken = [[near for near in _beside(n, forms) if max(near, n) in follows] for n in firsts]
+    broken = [[near for near in _error_neighbours(n, forms) if max(near, n) in follows] for n in firsts]
     novel = sorted((n for n in solid if n not in parsed.template_of), key=lambda n: commonness[n])
     odd = standouts(parsed)
     few = max(FEW_PIECES, int(FEW_SHARE * len(parts)))
@@ -126,7 +126,7 @@ def _by_worth(parts: Sequence[ExcerptPiece], follows: set[int]) -> Iterable[int]
     return dict.fromkeys(n for group in groups for n in group if 0 <= n < len(parts))
 
 
-def _beside(number: int, errors: Collection[int]) -> Iterator[int]:
+def _error_neighbours(number: int, errors: Collection[int]) -> Iterator[int]:
     """Yield the parts that belong to an error: those after it up to one without error, then those before."""
     for step in (1, -1):
         at = number + step

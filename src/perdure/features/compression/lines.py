@@ -147,7 +147,7 @@ def _template(skeleton: str, rows: list[int], words: dict[int, list[str]], *, sa
     return LineTemplate(text, rows, cells)
 
 
-def _shorter(cell: str, above: str) -> str:
+def _without_shared_start(cell: str, above: str) -> str:
     """Return a cell without what it shares with the one above, up to the last `:` or `/`."""
     for boundary in BOUNDARIES:
         head = cell.rpartition(boundary)[0]
@@ -228,7 +228,7 @@ class LinesFamily(Family):
                 continue
             written.append(f"%{numbers[id(template)]}*{len(rows)}")
             pairs = pairwise([[""] * len(cells[0]), *cells])
-            written += [" ".join(map(_shorter, here, above)) for above, here in pairs]
+            written += [" ".join(map(_without_shared_start, here, above)) for above, here in pairs]
         return "\n".join(written)
 
     def decode(self, body: str) -> str:

@@ -84,14 +84,14 @@ def expand(
             pieces = _matching_rows(pieces, where, skipped)
         pieces = [ExcerptPiece(piece.name, dump(value)) for piece, value in pieces]
     elif path is not None:
-        pieces = list(_json_pieces(_value_at(_parsed(text), path), path))
+        pieces = list(_json_pieces(_value_at(_parse_rows(text), path), path))
     else:
         pieces = pieces_of(text)
     matches = _compile(grep) if grep is not None else matches
     if matches is not None:
         pieces = [piece for piece in pieces if matches(piece.text)]
     if query is not None:
-        pieces = _ranked(pieces, query)
+        pieces = _rank_pieces(pieces, query)
     note = skipped.note()
     return _fit(pieces, max_tokens - counter(note), counter) + note
 
@@ -131,7 +131,7 @@ def _json_pieces(value: Any, name: str, most_chars: int = PIECE_CHARS) -> Iterat
             yield from _json_pieces(inner, f"{name}[{index}]", most_chars)
 
 
-def _parsed(text: str) -> Any:
+def _parse_rows(text: str) -> Any:
     """The value of a JSON document, or lines of JSON or CSV as a list of rows. Raises: ToolError: it is none of these.
     Decimals that Python's numbers can't hold make all decimals strings. Of a key that stands twice, the last counts."""
     load = partial(json.loads, parse_float=str)
@@ -167,7 +167,7 @@ def _value_at(value: Any, path: str) -> Any:
 
 def _rows(text: str, path: str | None) -> list[tuple[ExcerptPiece, Any]]:
     """Return the items of the list at a path, or of the largest list, each with its name. Raises: ToolError."""
-    value = _parsed(text)
+    value = _parse_rows(text)
     if path:
         value, name = _value_at(value, path), path
     else:
@@ -238,7 +238,7 @@ def _matching_rows(
             value = value[1:-1]
         if follows_or:
             tests.append([])
-        tests[-1].append((_named(name, names), _SAME_SIGNS.get(sign[0], sign[0]), value))
+        tests[-1].append((_name_test(name, names), _SAME_SIGNS.get(sign[0], sign[0]), value))
 
     def holds(row: Any, is_named: Callable[[str], bool], sign: str, wanted: str) -> bool:
         """Return whether a value of the row whose path has the name fulfils the condition."""
@@ -257,7 +257,7 @@ def _conditions(text: str) -> Iterator[tuple[str, bool]]:
     yield text[start:].strip(), follows_or
 
 
-def _named(name: str, names: Collection[str]) -> Callable[[str], bool]:
+def _name_test(name: str, names: Collection[str]) -> Callable[[str], bool]:
     """Return what tells whether a path ends in this name, with letter case only if a path of `names` is written so.
     Raises: ToolError: no path ends in it."""
     for fold in (str, str.lower):
@@ -309,7 +309,7 @@ def _compare(value: Any, sign: str, wanted: str, skipped: _Skipped) -> bool:
     return order == (1 if sign[0] == ">" else -1) or (order == 0 and len(sign) > 1)
 
 
-def _ranked(pieces: Sequence[ExcerptPiece], query: str) -> list[ExcerptPiece]:
+def _rank_pieces(pieces: Sequence[ExcerptPiece], query: str) -> list[ExcerptPiece]:
     """Return the pieces that have words of the query, those with the rarest words first."""
     words = {word.rstrip(".@+-").lower() for word in _WORD.findall(query)} - {""}
     lowered = [f"{piece.name} {piece.text}".lower() for piece in pieces]

@@ -97,7 +97,7 @@ def _shorten(
         if size <= wanted:
             return best
         room = wanted if budget is not None else max(wanted, int(tokens * ROOM_SHARE))
-        head = _head(family.name, text, handle)
+        head = _first_line(family.name, text, handle)
         body = family.shorten(parsed, TokenRoom(room - (0 if budget is None else count(head)), count, handle))
         if body is None or not _is_smaller(head + body, best.text, SURE_SHARE, count):
             continue
@@ -107,14 +107,14 @@ def _shorten(
     room = max(PROSE_BUDGET, int(tokens * ROOM_SHARE)) if budget is None else max(budget, EXCERPT_FLOOR)
     if size <= room:
         return best
-    head = _head(kind, text, handle)
+    head = _first_line(kind, text, handle)
     item_chars = max(ITEM_LIMITS[0], min(ITEM_LIMITS[1], room // 2))
     shown = head + excerpt(pieces_of(text, item_chars, len(text)), TokenRoom(room - count(head), count, handle))
     is_smaller = (budget is not None or len(shown) < len(text)) and count(shown) < size
     return Compressed(shown, text, handle, kind, "short") if is_smaller else best
 
 
-def _head(kind: str, text: str, handle: str) -> str:
+def _first_line(kind: str, text: str, handle: str) -> str:
     """Return the first line of a shortened text of this kind, which tells how to open the original."""
     opens = f'context_expand("{handle}", grep= | lines= | rows= | path= | where=)'
     return f"[perdure {kind} short: the original has {len(text):,} characters; {opens}]\n"

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from perdure.core.errors import InvalidInput
 from perdure.features.connect.files import file_texts
-from perdure.features.connect.programs import kept_environment, plan_entries, programs
+from perdure.features.connect.programs import data_variables, plan_entries, programs
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.serving.guards import is_of_this_machine
 from perdure.ui.render import Data, Section
@@ -21,7 +21,7 @@ async def load(request: Request, library: AsyncPerdure) -> list[Data]:
     environment: Mapping[str, str] = {}
     if is_of_this_machine(request.scope):  # whose programs find this server's memory only where it is
         with suppress(InvalidInput):  # an address with a password stays off the page
-            environment = kept_environment(shared=True)
+            environment = data_variables(shared=True)
     shown: list[Data] = []
     for program in programs().values():
         texts = {"": program.by_hand.strip().format(address=address)}

@@ -67,7 +67,7 @@ def check_options(program: Program, options: Mapping[str, object]) -> None:
         raise InvalidInput(f"{program.title} is connected {where}: leave {' and '.join(given)} out")
 
 
-def kept_environment(*, shared: bool) -> dict[str, str]:
+def data_variables(*, shared: bool) -> dict[str, str]:
     """Return the variables that say where the data is, if they are set.
 
     Args:
@@ -159,7 +159,7 @@ def plan_entries(
     server += ["--nudges", "off"] if nudges == "light" and has_hooks else reminders
     arguments = {"mcp": server, "acp": []}
     command = own_command() if portable is None else ["perdure"]
-    environment = kept_environment(shared=folder is not None) if portable is None else portable
+    environment = data_variables(shared=folder is not None) if portable is None else portable
     folders = folders_of_programs(portable=portable is not None)
 
     def path_of(table: Mapping[str, Any]) -> Path:
@@ -181,7 +181,7 @@ def plan_entries(
     ]
     if has_hooks:
         # Every user of the machine sees the words of a command that runs.
-        variables = kept_environment(shared=True) if portable is None else portable
+        variables = data_variables(shared=True) if portable is None else portable
         assignments = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
         for event, (verb, *matcher) in program.hooks["events"].items():
             words = [*command, "hook", verb, *(reminders if event == "PostToolUse" else [])]

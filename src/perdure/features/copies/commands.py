@@ -18,7 +18,7 @@ if for_work(__name__):
     from perdure.features.copies.moves import migrate_db as copy_database
     from perdure.features.copies.moves import same_address
     from perdure.features.copies.moves import split as split_store
-    from perdure.features.copies.restore import look_at_backup
+    from perdure.features.copies.restore import read_backup
     from perdure.features.copies.restore import restore as restore_store
     from perdure.library.perdure import AsyncPerdure
     from perdure.settings import Settings
@@ -26,7 +26,7 @@ if for_work(__name__):
 KEY_HINT = "Secrets are encrypted in it; keep the key (secret.key or PERDURE_SECRET_KEY) apart from it."
 
 
-def _expanded(path: str) -> Path:
+def _expand_path(path: str) -> Path:
     return Path(path).expanduser()
 
 
@@ -35,11 +35,11 @@ async def backup(
     view: Output, perdure: AsyncPerdure, path: Annotated[str, argument("The file to write.", "PATH")]
 ) -> None:
     """Copy the store as it is now to a new file, while agents work."""
-    file = _expanded(path)
+    file = _expand_path(path)
     with progress_bar() as progress:
         await perdure.app.ports.store.backup(file, lambda done, total: progress("copying", done, total))
     place = perdure.upkeep.place
-    summary = look_at_backup(file)
+    summary = read_backup(file)
     size = file.stat().st_size
     view.show(
         {"backup": str(file), "of": place, "bytes": size, "agents": summary.agents, "messages": summary.messages},
@@ -53,8 +53,8 @@ async def restore(
     view: Output, path: Annotated[str, argument("A file written by `perdure backup`.", "PATH")], yes: Yes = False
 ) -> None:
     """Put a backup in the place of the store. The old one is kept."""
-    file, address = _expanded(path), Settings.from_environment().store_address
-    summary = look_at_backup(file)
+    file, address = _expand_path(path), Settings.from_environment().store_address
+    summary = read_backup(file)
     place = without_password(address)
     what = f"{plural(summary.agents, 'agent')}, {plural(summary.messages, 'message')}, schema {summary.version}"
     view.print(f"{file}: {what}")
@@ -85,7 +85,7 @@ async def migrate_db(
     """
     check_store_address("FROM", source)
     check_store_address("TO", target)
-    from_, to = (address if is_postgres(address) else _expanded(address) for address in (source, target))
+    from_, to = (address if is_postgres(address) else _expand_path(address) for address in (source, target))
     began = time.monotonic()
     with progress_bar() as progress:
         report = await copy_database(from_, to, at=datetime.now(UTC), progress=progress)

@@ -13,7 +13,7 @@ from perdure.core.incoming.addresses import without_password
 from perdure.core.tasks import Progress
 from perdure.features.copies.copier import copy_store
 from perdure.features.copies.postgres_side import PostgresCopySide, search_first
-from perdure.features.copies.split import Connection, alone, parts_of, split_tables
+from perdure.features.copies.split import Connection, connect_exclusively, parts_of, split_tables
 from perdure.features.copies.sqlite_side import SqliteCopySide
 from perdure.storage.database.row_format import iso
 from perdure.storage.stores.postgres_store import PostgresDatabase
@@ -36,7 +36,7 @@ def copy_and_swap(copy: Path, tell: Progress, *, address: str, at: datetime) -> 
 
     Raises: StoreBusy: a process has the store open; StoreError.
     """
-    with alone(address) as connection:
+    with connect_exclusively(address) as connection:
         (schema,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
         if schema is None:
             raise InvalidInput(f"{without_password(address)} names no schema that exists: make it, or name another one")

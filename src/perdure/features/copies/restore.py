@@ -64,7 +64,7 @@ def _backup_hints() -> Iterator[None]:
 
 
 @_backup_hints()
-def look_at_backup(path: Path) -> StoreSummary:
+def read_backup(path: Path) -> StoreSummary:
     """Read what a backup holds; nothing is changed. Raises: InvalidInput: no such file; StoreError: it is of no use."""
     if not path.is_file():
         raise InvalidInput(f"there is no backup at {path}")
@@ -90,16 +90,16 @@ async def restore(path: Path, target: Address, *, at: datetime, progress: Progre
     Raises: InvalidInput: there is no backup; StoreBusy: a process has the store open; StoreDamaged: the backup, or the
         copy of it; StoreError. Then the store is as it was.
     """
-    look_at_backup(path)
+    read_backup(path)
     if same_address(path, target):
         raise InvalidInput(f"{path} is the store itself: name a backup of it")
     swap: Callable[[Path, Progress], str]  # from the checked copy to where the old store is kept
     unused: AbstractContextManager[object]  # raises if a process has the store open
     if is_postgres(target):
         from perdure.features.copies.postgres_swap import copy_and_swap
-        from perdure.features.copies.split import alone
+        from perdure.features.copies.split import connect_exclusively
 
-        unused, folder = alone(str(target)), path.parent
+        unused, folder = connect_exclusively(str(target)), path.parent
         swap = functools.partial(copy_and_swap, address=str(target), at=at)
     else:
         file = Path(target)
@@ -185,24 +185,24 @@ def _swap_files(copy: Path, tell: Progress, *, target: Path, at: datetime) -> st
     """Rename the file `copy` to `target`, and return where the old file is kept; empty: there was none."""
     kept = target.with_name(f"{target.name}.before-{at:%Y%m%d-%H%M%S}-{os.getpid()}")
     is_there = target.exists()
-    with _alone(target):
+    with _lock_store(target):
         if is_there:
             try:
                 os.link(target, kept)
             except OSError:  # a file system without links
                 shutil.copyfile(target, kept)
         for suffix in ("-wal", "-shm"):  # of a store that can't be read; any other has none by now
-            if (part := _beside(target, suffix)).exists():
-                part.replace(_beside(kept, suffix))
+            if (part := _neighbour_path(target, suffix)).exists():
+                part.replace(_neighbour_path(kept, suffix))
         _flush_folder(target)
         copy.replace(target)
         _flush_folder(target)
-    _beside(target, "-mark").unlink(missing_ok=True)
+    _neighbour_path(target, "-mark").unlink(missing_ok=True)
     return str(kept) if is_there else ""
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _lock_store(path: Path) -> Iterator[None]:
     """Keep other processes from opening the store at this path; if SQLite can read it, write its log into its file.
 
     Raises: StoreBusy: a process has it open.
@@ -284,7 +284,7 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _neighbour_path(path: Path, suffix: str) -> Path:
     return path.with_name(f"{path.name}{suffix}")
 
 

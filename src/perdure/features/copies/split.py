@@ -45,7 +45,7 @@ def split_store(address: str, parts: int, progress: Progress) -> int:
     """
     if not 2 <= parts <= PARTS_MAX:
         raise InvalidInput(f"{parts} parts: choose 2 to {PARTS_MAX}")
-    with alone(address) as connection:
+    with connect_exclusively(address) as connection:
         return split_tables(connection, parts, progress)
 
 
@@ -105,7 +105,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 @contextmanager
-def alone(address: str) -> Iterator[Connection]:
+def connect_exclusively(address: str) -> Iterator[Connection]:
     """Connect to a store that no process has open, and none can open inside the context. Raises: StoreBusy."""
     check_address(address)
     try:

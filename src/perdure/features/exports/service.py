@@ -151,7 +151,7 @@ class _Export:
                     found = await self._list_messages(conversation, origins, hidden)
                     if not found and conversation.seq == 0:
                         continue
-                    head = _head(conversation, self._cleared(conversation.summary or ""))
+                    head = _conversation_fields(conversation, self._cleared(conversation.summary or ""))
                     print(self._line(head, {"conversation": conversation.id}), file=lines)
                     for message in found:
                         own = {"conversation": conversation.id, "id": message.id}
@@ -212,7 +212,7 @@ class _Export:
         return json.dumps(ids | fields)
 
 
-def _head(conversation: Conversation, title: str) -> dict[str, Any]:
+def _conversation_fields(conversation: Conversation, title: str) -> dict[str, Any]:
     """Return what is said about a conversation."""
     is_first = conversation.seq == 0
     created_at = None if is_first else conversation.created_at.isoformat()

@@ -125,10 +125,10 @@ def read_turn(request: ModelRequest) -> ReadTurn:
             texts, before = [], "" if asks(message.text) else "\n".join(texts)
         results.update((result.call_id, result) for result in message.results)
     done = tuple((call, results.get(call.call_id)) for call in calls)
-    return ReadTurn(tuple(texts), done, answers, before, at, tuple(_said_before(recalled)))
+    return ReadTurn(tuple(texts), done, answers, before, at, tuple(_recalled_statements(recalled)))
 
 
-def _said_before(recalled: str) -> Iterator[FoundText]:
+def _recalled_statements(recalled: str) -> Iterator[FoundText]:
     """What users said, in recalled memory."""
     day = ""
     for found in _RECALLED.finditer(recalled):

@@ -124,7 +124,7 @@ def restore_facts(tx: Tx, agent_id: AgentId, copy: FactsCopy, rows: FileRows, id
         tx.of(Graphs).add_rule(replace(rule, graph_id=graph.id, entity=entity))
     places = range(len(turns))
     kept = [one for one in copy.episodes if one.text is not None or one.ref in passages or one.message_seq in places]
-    new = [replace(_moved(one, turns, passages, ids), graph_id=graph.id) for one in kept]
+    new = [replace(_relink_episode(one, turns, passages, ids), graph_id=graph.id) for one in kept]
     episodes = dict(zip((one.seq for one in kept), tx.of(Episodes).add(new), strict=True))
     fact_ids = {one.id: FactId(ids.new("fact")) for one in copy.facts}
     named = {str(old): str(now) for old, now in fact_ids.items()}
@@ -178,7 +178,7 @@ def hide_in_facts(facts: dict[str, Any], text: HiddenText) -> None:
 FACTS = CopyPart(name="facts", kind=FactsCopy, hide=hide_in_facts, copy=copy_facts, restore=restore_facts)
 
 
-def _moved(episode: Episode, turns: Sequence[Message], passages: Mapping[str, Passage], ids: Ids) -> Episode:
+def _relink_episode(episode: Episode, turns: Sequence[Message], passages: Mapping[str, Passage], ids: Ids) -> Episode:
     """An episode of a file, tied to the turn or passage of the new agent that it comes from, or with its own text."""
     new = EpisodeId(ids.new("episode"))
     if episode.text is not None:

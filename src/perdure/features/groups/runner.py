@@ -22,7 +22,7 @@ from perdure.core.runs import NO_OPTIONS, Run
 from perdure.core.tasks import end_tasks, wait_for
 from perdure.engine.budget import check_key_size, with_key_budget
 from perdure.engine.log.interrupts import to_the_end
-from perdure.engine.ports import in_effect
+from perdure.engine.ports import with_next_model
 from perdure.engine.records.leases import is_dead
 from perdure.engine.records.run_request import check_input
 from perdure.engine.workers.background import KeyedWorker
@@ -196,7 +196,7 @@ class GroupRunner:
     def _can_run(self, agents: Sequence[Agent]) -> bool:
         """Whether this process can reach the models of all these agents."""
         models = self._ports.models
-        return all(models.find(in_effect(agent, models).model) is not None for agent in agents)
+        return all(models.find(with_next_model(agent, models).model) is not None for agent in agents)
 
     def _is_abandoned(self, turn: GroupTurn) -> bool:
         """Whether no process works on a claimed turn: its process is dead, or its driver in this one failed."""

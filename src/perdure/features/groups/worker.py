@@ -34,7 +34,7 @@ from perdure.core.runs import Run, RunOptions
 from perdure.core.tasks import end_tasks
 from perdure.domain.agents.profile import PASSES
 from perdure.engine.log.run_log import RunLog
-from perdure.engine.ports import Ports, as_requested, in_effect
+from perdure.engine.ports import Ports, as_requested, with_next_model
 from perdure.engine.reading import AGAIN_MAX, ModelInput, ModelInputChanged
 from perdure.engine.records.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.workers.background import KeyedWorker
@@ -158,7 +158,7 @@ class Companions:
         group, cause = find_companion(tx, agent_id), due_cause(tx, agent_id, self._limits, now=ports.clock.now())
         if group is None or cause is None:
             return None
-        companion = in_effect(tx.agents.get(group.agent_ids[0]), ports.models)
+        companion = with_next_model(tx.agents.get(group.agent_ids[0]), ports.models)
         # The profile of its agent is that of the model which does the work.
         own = replace(tx.agents.get(agent_id), model=companion.model)
         wakes = [as_requested(agent, ports.models).settings.get(PASSES) for agent in (own, companion)]
@@ -232,7 +232,7 @@ class Companions:
         group = await ports.store.read(find_companion, pass_.agent_id)
         if group is None:
             raise NotFound("companion", pass_.companion_id)
-        companion = in_effect(await ports.store.read(lambda tx: tx.agents.get(pass_.companion_id)), ports.models)
+        companion = with_next_model(await ports.store.read(lambda tx: tx.agents.get(pass_.companion_id)), ports.models)
         tokens = limits.tokens_of(group)
         budget = int(INPUT_SHARE * min(tokens, ports.inputs().window(companion)[0]))
         messages = await ports.store.read(messages_of_pass, pass_)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perdure.core.errors import InvalidInput, ToolError
 from perdure.core.text.forms import name_form
-from perdure.engine.ports import in_effect
+from perdure.engine.ports import with_next_model
 from perdure.features.helpers.catalog import Helper, Roster, load_roster
 from perdure.features.helpers.choices import choose_for
 from perdure.features.helpers.routing import ModelSource
@@ -57,7 +57,7 @@ class AsyncHelpers(AsyncPart):
         def load(tx: Tx) -> tuple[Roster, str]:
             """Return the agent's helpers and its model."""
             agent = tx.agents.get(self._id)
-            return load_roster(tx, agent), in_effect(agent, self._ports.models).model
+            return load_roster(tx, agent), with_next_model(agent, self._ports.models).model
 
         roster, parent = await self._store.read(load)
         return [self._route(helper, parent) for helper in roster.by_name.values()]

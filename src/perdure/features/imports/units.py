@@ -86,7 +86,7 @@ def former_agents(tx: Tx, agent_id: AgentId) -> Sequence[Sequence[AgentId]]:
     return tx.of(ImportedItems).list_moved(agent_id)
 
 
-def _ways(tx: Tx, agent_id: AgentId) -> Sequence[tuple[AgentId, ...]]:
+def _import_chains(tx: Tx, agent_id: AgentId) -> Sequence[tuple[AgentId, ...]]:
     """Return the chains of agents by which an item may have come here, oldest first; the shortest is this agent."""
     chains = former_agents(tx, agent_id)
     moved = [(*reversed(chain[:count]), agent_id) for chain in chains for count in range(1, len(chain) + 1)]
@@ -98,7 +98,7 @@ def find_conversation(
 ) -> tuple[ConversationId, Sequence[ImportedMessage]]:
     """Return the id here of a source's conversation, and its messages with their ids here: those of the agent that
     first got it, if it came in exports."""
-    ways = {ConversationId(id_of("conversation", way, source, found.id)): way for way in _ways(tx, agent_id)}
+    ways = {ConversationId(id_of("conversation", way, source, found.id)): way for way in _import_chains(tx, agent_id)}
     known = tx.of(ImportedItems).find(agent_id, [*ways])
     own_id = next((id_ for id_ in ways if id_ in known), next(iter(ways)))
     messages = found.messages
@@ -113,7 +113,7 @@ def moved_passages(
     tx: Tx, agent_id: AgentId, source: ImportSource, pieces: Mapping[PassageId, tuple[str, int]]
 ) -> Mapping[PassageId, PassageId]:
     """Return which passages came here in exports: the id each would have (-> key and piece number) -> its id."""
-    ways = _ways(tx, agent_id)[1:]
+    ways = _import_chains(tx, agent_id)[1:]
     ids = {id_of("passage", way, source, *piece): own for way in ways for own, piece in pieces.items()}
     return {ids[id_]: PassageId(id_) for id_ in tx.of(ImportedItems).find(agent_id, [*ids])}
 
@@ -241,8 +241,8 @@ def _compare(
     """Return the source's messages with their ids here; and imported messages that the source has no more."""
     if not found.is_whole:
         return found.messages, ()
-    brought = {one.id: one for one in _brought(tx, conversation, source)}
-    messages = _returning(tx, conversation, found.messages, brought)
+    brought = {one.id: one for one in _imported_messages(tx, conversation, source)}
+    messages = _with_new_ids(tx, conversation, found.messages, brought)
     wanted = {*message_ids(conversation.agent_id, conversation.id, messages)}
     return messages, [one for id_, one in brought.items() if id_ not in wanted]
 
@@ -269,7 +269,7 @@ def finish(
     )
 
 
-def _returning(
+def _with_new_ids(
     tx: Tx, conversation: Conversation, messages: Sequence[ImportedMessage], brought: Mapping[MessageId, Message]
 ) -> Sequence[ImportedMessage]:
     """Return the messages with another id for those that were withdrawn and are of the branch again, for what was
@@ -288,7 +288,7 @@ def _returning(
     return found
 
 
-def _brought(tx: Tx, conversation: Conversation, source: ImportSource) -> Sequence[Message]:
+def _imported_messages(tx: Tx, conversation: Conversation, source: ImportSource) -> Sequence[Message]:
     """Return the messages in view that imports of this source have brought into a conversation."""
     rows: list[Message] = []
     after: int | None = None

@@ -339,7 +339,7 @@ class ImportWork:
                     archive_id=ArchiveId(""),
                     text=text,
                     tags=tuple(tag[: limits.name_limit_chars] for tag in memory.tags[: limits.tags_per_item]),
-                    metadata=memory.metadata if _fits(memory.metadata, limits.metadata_limit_chars) else {},
+                    metadata=memory.metadata if _is_small_json(memory.metadata, limits.metadata_limit_chars) else {},
                     source={"import": self._source, "id": memory.id, units.DIGEST: hash_of(text)},
                     created_at=self._app.ports.clock.now(),
                     occurred_at=memory.created_at,
@@ -348,7 +348,7 @@ class ImportWork:
             )
 
 
-def _fits(metadata: Mapping[str, Any], limit_chars: int) -> bool:
+def _is_small_json(metadata: Mapping[str, Any], limit_chars: int) -> bool:
     """Whether metadata is JSON of no more than so many characters."""
     try:
         return len(json.dumps(metadata, allow_nan=False)) < limit_chars

@@ -28,7 +28,7 @@ def read_manifest(read: Callable[[str], str], names: Sequence[str]) -> FileSet:
                 if name is not None and name[0] != own:
                     raise InvalidInput(f"{place}: the name is {own!r}, but {name[0]!r} in {name[1]}")
                 name = own, place
-            for thing in _things_of(document):
+            for thing in _read_objects(document):
                 if before := found.get((thing.kind, thing.name)):
                     where = f"is in {before.place()} already"
                     raise InvalidInput(f"{thing.place()}: {KINDS[thing.kind]} {thing.name!r} {where}")
@@ -51,7 +51,7 @@ def read_manifest(read: Callable[[str], str], names: Sequence[str]) -> FileSet:
     return FileSet(name=DEFAULT_NAME if name is None else name[0], things=_with_members(things))
 
 
-def _things_of(document: YamlDocument) -> Iterator[ManifestObject]:
+def _read_objects(document: YamlDocument) -> Iterator[ManifestObject]:
     """Yield the things that a document describes."""
     places: dict[Sequence[str], dict[str, FileLine]] = defaultdict(dict)
     for path, place in document.places.items():

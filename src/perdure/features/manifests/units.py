@@ -74,7 +74,7 @@ def apply_manifest(work: ApplyWork, manifest: FileSet, *, prune: bool) -> Plan:
         except StoreError:
             raise
         except PerdureError as error:
-            raise _with_place(thing, error) from error
+            raise _locate_error(thing, error) from error
         changes += [] if change is None else [change]
         left += [(thing.kind, f"{thing.name} {path}") for path in kept]
         wanted = AppliedObject(
@@ -175,7 +175,7 @@ def _is_only_new(path: str) -> bool:
     return path in _ONLY_NEW or (path.startswith("blocks.") and path.endswith(".seed"))
 
 
-def _with_place(thing: ManifestObject, error: PerdureError) -> InvalidInput:
+def _locate_error(thing: ManifestObject, error: PerdureError) -> InvalidInput:
     """Return an error with the file and line of the field that it names, else of the thing."""
     text = str(error)
     if any(text.startswith(f"{place}: ") for place in thing.places.values()):

@@ -57,7 +57,7 @@ def agent_document(work: ApplyWork, agent_id: AgentId) -> tuple[dict[str, Any], 
             server = tx.of(Servers).get(of_server.server_id)
             if server.name not in sections["mcp_servers"]:
                 described = McpServerKind().describe(work, server.id)
-                hidden += [f"{secret} of MCP server {server.name!r}" for secret in _take_secrets(described)]
+                hidden += [f"{secret} of MCP server {server.name!r}" for secret in _remove_secrets(described)]
                 sections["mcp_servers"][server.name] = _short(described)
     fields = describe_agent(work, agent)
     fields["blocks"] = {label: _seeded(block) for label, block in fields["blocks"].items()}
@@ -71,7 +71,7 @@ def agent_document(work: ApplyWork, agent_id: AgentId) -> tuple[dict[str, Any], 
     return {"version": 1, **{kind: section for kind, section in sections.items() if section}}, hidden
 
 
-def _take_secrets(server: dict[str, Any]) -> Iterator[str]:
+def _remove_secrets(server: dict[str, Any]) -> Iterator[str]:
     """Take what is not shown, or may be a secret, out of the fields of an MCP server, and yield what that is."""
     if (url := server.get("url", "")).endswith(HIDDEN_QUERY):
         server["url"] = url.removesuffix(HIDDEN_QUERY)

@@ -56,7 +56,7 @@ class _MemoryWriter:
         # A block whose file was moved is given another label.
         moved = {path: old for path, old in step.moved.items() if kind_of(path) == kind_of(old) == "block"}
         for path, text in sorted(step.files.items(), key=lambda item: item[1] is not None):
-            with _naming(path):
+            with _name_file_in_errors(path):
                 known, kind = before[moved.get(path, path)], kind_of(path)
                 if text is not None:
                     one = self.entries[path] = _WRITE[kind](self, known, path, text)
@@ -211,7 +211,7 @@ def _block_fields(file: FileText, block: Block | None, label: str) -> dict[str, 
 
 
 @contextmanager
-def _naming(path: str) -> Any:
+def _name_file_in_errors(path: str) -> Any:
     """Say in errors which file they are about. Raises: PushRefused; MemoryMoved."""
     try:
         yield

@@ -17,7 +17,7 @@ def _patterns() -> Sequence[Mapping[str, Any]]:
     return found
 
 
-def _fits(text: str, pattern: Mapping[str, Any]) -> bool:
+def _matches_chore(text: str, pattern: Mapping[str, Any]) -> bool:
     """Whether a message has the texts of a chore's pattern in order, the first at its `start` if it says so."""
     place = 0
     for part in pattern["texts"]:
@@ -56,7 +56,7 @@ def is_chore(text: str, system: str = "", *, is_alone: bool = False) -> bool:
             ask for summaries: a text alone that wants one is no chore.
     """
     text = text.replace("\r\n", "\n").strip()
-    if any(_fits(text, pattern) for pattern in _patterns()):
+    if any(_matches_chore(text, pattern) for pattern in _patterns()):
         return True
     tasks = ((_TASK, text[:HEAD_CHARS]), (_TASK_OF_SYSTEM, system[:HEAD_CHARS]))
     asks = any(task.search(head) and _OF_CHAT.search(head) for task, head in tasks)

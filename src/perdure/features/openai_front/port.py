@@ -21,7 +21,7 @@ OF_ANSWERS = ("response_format", "tool_choice", "parallel_tool_calls")
 """Settings that say what the agent's own answers are like."""
 
 
-async def ask_port(
+async def answer_on_port(
     app: App, handle: str, shape: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> AsyncIterator[bytes]:
     """Return the body of the answer to a request, in pieces, which raise ModelError. `settings`: of an agent, for what

@@ -21,7 +21,7 @@ from perdure.engine.budget import CallBudget
 from perdure.features.openai_front.answers import data_line
 from perdure.features.openai_front.capture import ChatKeeping
 from perdure.features.openai_front.open_answers import OpenAnswers
-from perdure.features.openai_front.port import ask_port
+from perdure.features.openai_front.port import answer_on_port
 from perdure.features.openai_front.reading import STREAM, AnswerObserver, UsageFilter
 from perdure.providers.masking import answer_pieces
 from perdure.providers.openai_chat.faults import RequestTarget, error_of_connection, error_of_response
@@ -99,7 +99,7 @@ async def ask(
         speaks = endpoint is not None and endpoint.entry.api_name == "openai_chat" and endpoint.entry != SELF_SERVED
         if endpoint is None or not speaks or settings is not None or handle in app.models.own_handles:
             kind = STREAM if is_stream else "application/json"
-            pieces = await ask_port(app, handle, body, settings or {})
+            pieces = await answer_on_port(app, handle, body, settings or {})
             if keeping is not None:
                 await keeping.before()
         else:

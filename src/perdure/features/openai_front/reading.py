@@ -23,7 +23,7 @@ class AnswerObserver:
 
     def __init__(self, who: str) -> None:
         """Read an answer of `who`, the model's name for errors."""
-        self.reader = AnswerReader(who, lambda error: ModelReplyInvalid(f"{who}: {_said_in(error)}"))
+        self.reader = AnswerReader(who, lambda error: ModelReplyInvalid(f"{who}: {_error_text(error)}"))
         self.failure: ModelError | None = None
 
     def feed(self, piece: bytes) -> list[str]:
@@ -55,7 +55,7 @@ class AnswerObserver:
         return str(message["content"] or message.get("refusal", ""))
 
 
-def _said_in(error: Any) -> str:
+def _error_text(error: Any) -> str:
     return str(error.get("message", error) if isinstance(error, Mapping) else error)
 
 

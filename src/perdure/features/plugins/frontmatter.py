@@ -164,7 +164,7 @@ def _read_fields(loader: Any, node: yaml.MappingNode, source: Sequence[str]) -> 
             value = _text_of(value_node, source)
         else:
             value = loader.construct_object(value_node, deep=True)
-        fields[key], lines[key] = _typed(key, value, line), line
+        fields[key], lines[key] = _convert_value(key, value, line), line
     return {key: value for key, value in fields.items() if value is not None}, lines
 
 
@@ -176,7 +176,7 @@ def _text_of(node: yaml.Node, source: Sequence[str]) -> Any:
     return source[start.line][start.column : end.column] if start.line == end.line else list(node.value)
 
 
-def _typed(key: str, value: Any, line: int) -> Any:
+def _convert_value(key: str, value: Any, line: int) -> Any:
     """The value of a field in its type; None: it is empty. Raises: FrontmatterInvalid: it has another type."""
     kind = FIELD_TYPES.get(key)
     if value is None or kind is None:
@@ -253,7 +253,7 @@ def _is_yaml(line: str) -> bool:
 
 def typed_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a definition given as JSON. Raises: FrontmatterInvalid: a known field has a wrong type."""
-    typed = {(name := snake_case(key)): _typed(name, value, 1) for key, value in values.items()}
+    typed = {(name := snake_case(key)): _convert_value(name, value, 1) for key, value in values.items()}
     return {name: value for name, value in typed.items() if value is not None}
 
 

@@ -35,7 +35,7 @@ from perdure.features.plugins.layers import find_definitions, no_definitions, pr
 from perdure.features.plugins.manifest import ROOT_VARIABLE, PluginServer, read_manifest
 from perdure.features.plugins.policy import load_policy
 from perdure.features.plugins.reading import DefinitionSource, read_source
-from perdure.features.plugins.staging import StagedPlugin, staged
+from perdure.features.plugins.staging import StagedPlugin, stage_plugin
 from perdure.library.parts.part import AsyncPart
 
 ADD_SERVER: Point[[App, str, str, Mapping[str, Any]], Awaitable[str]] = Point("add_server")
@@ -113,7 +113,7 @@ class AsyncPlugins(AsyncPart):
             source: the path of a folder, or the URL of a git repository; `#BRANCH` or `#TAG` may stand at its end.
         Raises: InvalidInput: it can't be used, with the file and the reason.
         """
-        async with staged(source, plugins_folder(self._app.settings)) as copy:
+        async with stage_plugin(source, plugins_folder(self._app.settings)) as copy:
             return await self._look(copy)
 
     async def install(self, source: str, *, expected: str) -> PluginContents:
@@ -126,7 +126,7 @@ class AsyncPlugins(AsyncPart):
             at; AlreadyExists: there is an MCP server of the name of one of its servers.
         """
         settings = self._app.settings
-        async with staged(source, plugins_folder(settings)) as copy:
+        async with stage_plugin(source, plugins_folder(settings)) as copy:
             contents = await self._look(copy)
             if contents.digest != expected:
                 raise Conflict(f"the plug-in {contents.name!r} has changed since it was looked at: look at it again")

@@ -42,7 +42,7 @@ class StagedPlugin:
 
 
 @asynccontextmanager
-async def staged(source: str, parent: Path) -> AsyncIterator[StagedPlugin]:
+async def stage_plugin(source: str, parent: Path) -> AsyncIterator[StagedPlugin]:
     """A copy of a plug-in in a new folder of `parent`, removed at the end if it is still there.
 
     Args:

@@ -113,25 +113,25 @@ def _doubt_of_word(tx: Tx, message: Message, newest: Sequence[Message], text: st
     if labels := {source.label for source in sources_of_messages(tx, [message])} - {"user"}:
         return f"{handle} is not the user's own word: it brings {', '.join(sorted(labels))}"
     words = _words(text)
-    if _share(words, message.text) >= SAID_SHARE:
+    if _word_share(words, message.text) >= SAID_SHARE:
         return ""
     if len(message.text) > YES_CHARS or not _YES.match(message.text) or _NO.search(message.text):
         return f"{handle} says something else: the user neither says this there, nor yes to what you showed"
     older = [one for one in newest if one.seq < message.seq]
     last = next((place for place, one in enumerate(older) if one.role == "user"), len(older))
-    if _share(words, "\n".join(map(_shown, older[:last]))) >= SHOWN_SHARE:
+    if _word_share(words, "\n".join(map(_visible_text, older[:last]))) >= SHOWN_SHARE:
         return ""
     return f"{handle} is a yes, but you had not shown the user this text right before it"
 
 
-def _shown(message: Message) -> str:
+def _visible_text(message: Message) -> str:
     """What a message of the agent, or its question, shows the user."""
     asked = [result.question.text for result in message.results if result.question is not None]
     said = [message.text, *(call.speech for call in message.calls)] if message.role == "assistant" else []
     return "\n".join([*said, *asked])
 
 
-def _share(words: frozenset[str], text: str) -> float:
+def _word_share(words: frozenset[str], text: str) -> float:
     """How many of these words a text has, from 0 to 1."""
     return len(words & _words(text)) / len(words) if words else 0.0
 

@@ -16,7 +16,7 @@ from perdure.core.ids import AgentId, ConversationId
 from perdure.core.models import Models
 from perdure.core.runs import RunOptions
 from perdure.core.text.forms import name_form
-from perdure.engine.ports import in_effect
+from perdure.engine.ports import with_next_model
 from perdure.engine.run.accept import Accepted
 from perdure.features.plugins.definitions import DefinitionProblem, Definitions
 from perdure.features.plugins.layers import find_definitions, project_of
@@ -139,7 +139,7 @@ class AsyncSlashCommands(AsyncPart):
         seq = await self._seq_of(conversation)
         agent = await self._store.read(lambda tx: tx.conversations.get_agent(self._id, seq))
         models, settings, wish = self._ports.models, self._app.settings, command.model
-        own = in_effect(agent, models).model
+        own = with_next_model(agent, models).model
         if wish.lower() in ("", "inherit"):
             wish, asked = "", "" if wish else asked
         found = COMMAND_MODEL(wish, asked, own, models, settings)

@@ -29,7 +29,7 @@ from perdure.domain.secrets import replace_secrets
 from perdure.engine.approvals.answers import WaitingCalls, find_all_pending
 from perdure.engine.approvals.askers import helpers_waiting
 from perdure.engine.conversations.reset import delete, delete_agent
-from perdure.engine.ports import Ports, UnitInputs, in_effect
+from perdure.engine.ports import Ports, UnitInputs, with_next_model
 from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.engine.records.run_request import NewMessage, check_input, tokens_of
 from perdure.library.agents.identities import IdentityState, load_identities, set_identities
@@ -187,7 +187,7 @@ class AllAgents(AsyncPart):
         """The agents with the models of their next runs; the default is decided if one waits for a language model."""
         if any(agent.follows_default and agent.model == EXTRACTIVE for agent in agents):
             await self._app.decide()
-        return [in_effect(agent, self._app.models) for agent in agents]
+        return [with_next_model(agent, self._app.models) for agent in agents]
 
     async def states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[FullAgent]:
         """A page of agents, each with everything that belongs to it. Raises: as `page`."""
@@ -227,7 +227,7 @@ class AsyncAgentRecord(AsyncAgentPart):
     @reads
     def memory(self, tx: Tx) -> tuple[Agent, Sequence[Block]]:
         """The agent and its blocks. Raises: NotFound."""
-        return in_effect(tx.agents.get(self.id), self._app.models), tx.blocks.list_by_agent(self.id)
+        return with_next_model(tx.agents.get(self.id), self._app.models), tx.blocks.list_by_agent(self.id)
 
     async def edit(
         self,
@@ -267,7 +267,7 @@ class AsyncAgentRecord(AsyncAgentPart):
                 renew_system_message(tx, self.id, 0, inputs)
             return tx.agents.get(self.id)
 
-        return in_effect(await delete(self._ports, update), self._app.models)  # a companion may go
+        return with_next_model(await delete(self._ports, update), self._app.models)  # a companion may go
 
     async def discard(self) -> Agent:
         """Hide the agent, stop its schedules, and return it; `restore` undoes it. Raises: NotFound."""
@@ -322,7 +322,7 @@ def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[FullAgen
         pending = {**pending, **{key: of_helpers[one.key] for key, one in waiting.items() if one.key in of_helpers}}
     return [
         FullAgent(
-            agent=in_effect(agent, app.models),
+            agent=with_next_model(agent, app.models),
             blocks=blocks[agent.id],
             tools=[each_tool[tool.id] for tool in tools[agent.id]],
             codes=codes,

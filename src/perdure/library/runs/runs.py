@@ -195,8 +195,7 @@ class AsyncRuns(AsyncReplays):
 
 
 def _list_unended(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Sequence[Run]:
-    """Return the unfinished runs of an agent, or of one of its conversations, newest first; then those that stopped at
-    calls which wait for an answer."""
+    """Return an agent's or conversation's unfinished runs, newest first, then those whose calls wait for answers."""
     where = RunFilter(agent_ids=(agent_id,), conversation_seq=conversation_seq, statuses=("queued", "running"))
     stopped = [
         tx.runs.get_by_key(RunKey(agent_id, conversation.pending_run_seq))

@@ -16,7 +16,7 @@ from typing import Any, Final
 from perdure.providers.extractive.language import (
     Patterns,
     Sentence,
-    filled,
+    fill_pattern,
     is_question,
     load_table,
     one_line,
@@ -33,7 +33,7 @@ NAMES: Final = frozenset({"Name", "My nickname", "我的昵称"})
 
 _FORM = Patterns("facts")
 _FACTS = load_table("facts")
-FACTS: Final = tuple((key, pattern(filled(form, _FACTS["parts"]))) for key, form in _FACTS["facts"])
+FACTS: Final = tuple((key, pattern(fill_pattern(form, _FACTS["parts"]))) for key, form in _FACTS["facts"])
 """Key -> pattern of one clause; the first that matches counts."""
 
 
@@ -211,12 +211,12 @@ def _without_lead(sentence: Sentence) -> Sentence:
     return sentence.cut(lead.end() if lead else 0)
 
 
-def supposes(sentence: Sentence) -> bool:
+def is_hypothetical(sentence: Sentence) -> bool:
     """Whether a sentence tells what might be."""
     return _FORM["supposes"].match(_without_lead(sentence).masked) is not None
 
 
-def greets(text: str) -> bool:
+def is_greeting(text: str) -> bool:
     """Whether a text begins with a greeting."""
     return _FORM["greets"].match(text) is not None
 

@@ -24,7 +24,7 @@ def load_table(name: str) -> dict[str, Any]:
     return read_table(__file__, f"{name}.toml")
 
 
-def filled(form: str, parts: Mapping[str, str]) -> str:
+def fill_pattern(form: str, parts: Mapping[str, str]) -> str:
     """A pattern with its parts in place of their names."""
     for name, part in parts.items():
         form = form.replace(name, part)
@@ -36,7 +36,7 @@ class Patterns(dict[str, re.Pattern[str]]):
 
     def __init__(self, section: str, **parts: str) -> None:
         self._forms = {
-            name: filled(form, {**_TABLE["parts"], **parts, "HAN": CJK}) for name, form in _TABLE[section].items()
+            name: fill_pattern(form, {**_TABLE["parts"], **parts, "HAN": CJK}) for name, form in _TABLE[section].items()
         }
 
     def __missing__(self, name: str) -> re.Pattern[str]:

@@ -20,10 +20,10 @@ from perdure.providers.extractive.facts import (
     NAMED,
     BlockFact,
     facts_in,
-    greets,
+    is_greeting,
+    is_hypothetical,
     named,
     phrases,
-    supposes,
 )
 from perdure.providers.extractive.language import (
     CJK,
@@ -117,11 +117,11 @@ def statements_in(text: str, *, now: datetime, people: Sequence[str] = (), befor
     named, spoken_of = list(people), dict[str, None]()
     greeted = False
     for sentence, aside in itertools.chain.from_iterable(map(_asides, sentences_in(text))):
-        greeted = greeted or greets(sentence.masked)
-        if is_question(sentence) or supposes(sentence) or not sentence.masked.strip(" \n\ue000"):
+        greeted = greeted or is_greeting(sentence.masked)
+        if is_question(sentence) or is_hypothetical(sentence) or not sentence.masked.strip(" \n\ue000"):
             continue
         if correction := aside or _FORM["corrects"].match(sentence.masked):
-            if corrected := _corrected(sentence, correction, earlier, now):
+            if corrected := _correction(sentence, correction, earlier, now):
                 earlier.append([corrected])
                 found.append(corrected)
             continue
@@ -156,7 +156,7 @@ def _asides(sentence: Sentence) -> Sequence[tuple[Sentence, re.Match[str] | None
     return [(sentence, None)]
 
 
-def _corrected(
+def _correction(
     sentence: Sentence, match: re.Match[str], earlier: Sequence[Sequence[Statement]], now: datetime
 ) -> Statement | None:
     """Return an earlier statement as a correction changes it; None: it fits none, or several. `match`: the new value,

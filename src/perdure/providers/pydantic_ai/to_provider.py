@@ -1,5 +1,4 @@
-"""Our log as pydantic-ai's messages, and its answers as our deltas, parts, usage and stop reason. Pure: the same
-request gives the same messages."""
+"""Pure functions from our log to pydantic-ai's messages, and from its answers to our parts and usage."""
 
 from __future__ import annotations
 

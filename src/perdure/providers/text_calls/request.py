@@ -157,15 +157,15 @@ def looks_like_call(text: str) -> str:
 
 
 def quotes(text: str, call: ToolCall) -> bool:
-    """Whether a text, as `squeeze` leaves it, has the name and all arguments of a call, in JSON or as Python."""
+    """Whether a `compact` text has the name and all arguments of a call, in JSON or as Python."""
     arguments = read_value(call.arguments)
     if call.name not in text or not isinstance(arguments, Mapping) or not arguments:
         return False
     pairs = ((f'"{key}":{compact_json(value)}', f"{key}={value!r}") for key, value in arguments.items())
-    return all(any(squeeze(form) in text for form in forms) for forms in pairs)
+    return all(any(compact(form) in text for form in forms) for forms in pairs)
 
 
-def squeeze(text: str) -> str:
+def compact(text: str) -> str:
     """A text without white space and escapes, and with one kind of quote: what a copy keeps of it."""
     return re.sub(r"[\s\\]+", "", text).replace("'", '"')
 
@@ -259,16 +259,16 @@ class RequestFacts:
 
     @cached_property
     def _quotable(self) -> str:
-        """All texts in the request, squeezed as by `squeeze`: what was said, also by the model, tools and memory."""
+        """All texts in the request, made `compact`: those of users, the model, tools and memory."""
         said = (message.text for message in self.request.messages)
         # A base prompt may hold an example of a call; what is kept in memory stands behind it.
         memory = _MEMORY.search(self.request.system)
         system = self.request.system[memory.start() :] if memory else ""
-        return "\n".join(map(squeeze, (system, *said, self.request.tail)))
+        return "\n".join(map(compact, (system, *said, self.request.tail)))
 
     def is_quoted(self, text: str, *calls: ToolCall) -> bool:
         """Return whether a text, or one of the calls that it is, was in the model's input."""
-        return bool(text and squeeze(text) in self._quotable) or any(quotes(self._quotable, call) for call in calls)
+        return bool(text and compact(text) in self._quotable) or any(quotes(self._quotable, call) for call in calls)
 
     def problem_of(self, call: ToolCall) -> str:
         """Why a call can't be run, in words for the model; empty: it can."""

@@ -253,7 +253,7 @@ class _Span:
         return True
 
 
-def _unsaid_marks(said: str) -> tuple[str, ...]:
+def _model_marks(said: str) -> tuple[str, ...]:
     """Return the marks that no person wrote in the request, nor their counterpart, such as `</think>`."""
     pairs = _THOUGHTS | {end: begin for begin, end in _THOUGHTS.items()}
     return tuple(mark for mark in _MARKS if mark not in said and pairs.get(mark, mark) not in said)
@@ -284,7 +284,7 @@ class Scanner:
 
     def __post_init__(self) -> None:
         said = self.facts.person
-        marks = _MARKS if "<" not in said and "[" not in said else _unsaid_marks(said)
+        marks = _MARKS if "<" not in said and "[" not in said else _model_marks(said)
         self._marks = (*marks, *[head for head in self.facts.heads if head not in said])
         self._starts = {*_MARK_STARTS, *[head[0] for head in self.facts.heads]}
 

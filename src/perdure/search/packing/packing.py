@@ -102,8 +102,7 @@ def _key(candidate: Candidate) -> tuple[str, str]:
 
 
 def _merge_equal(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Merge candidates with equal (kind, id), and sort by best score. A merged one is a hit if one of them is, and has
-    the best score and all neighbours."""
+    """Merge candidates with equal (kind, id), keeping the best score and all neighbours; sort by score."""
     best: dict[tuple[str, str], Candidate] = {}
     for each in candidates:
         if not -SCORE_MAX <= each.score <= SCORE_MAX:

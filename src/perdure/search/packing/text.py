@@ -135,7 +135,7 @@ class Typesetter:
             title = titles[len(conversations) > 1]
             if title and not (same and title == above):
                 yield title
-            elif same and before is not None and not self._in_words and _gap(before, candidate):
+            elif same and before is not None and not self._in_words and _has_gap(before, candidate):
                 yield "…"
             yield self.item(each, number)
             before, above = candidate, title
@@ -202,7 +202,7 @@ class Typesetter:
         return "\n  ".join([(first + lines[0]).rstrip(), *lines[1:]])
 
 
-def _gap(before: Candidate, after: Candidate) -> bool:
+def _has_gap(before: Candidate, after: Candidate) -> bool:
     """Return whether something between two pieces of one kind is missing."""
     match after.kind:
         case "turn":
@@ -274,7 +274,7 @@ def excerpt(text: str, terms: tuple[str, ...], *, chars: int) -> tuple[int, int]
     if first > 0:
         first = _after(text, first, min(begin, last - 1))
     if last < size:
-        last = max(first + 1, _before(text, max(end, first + 1), last))
+        last = max(first + 1, _last_break(text, max(end, first + 1), last))
     while first < last - 1 and text[first].isspace():
         first += 1
     return first, last
@@ -330,7 +330,7 @@ def _after(text: str, first: int, latest: int) -> int:
     return first
 
 
-def _before(text: str, earliest: int, last: int) -> int:
+def _last_break(text: str, earliest: int, last: int) -> int:
     """Return the last end of a line, sentence or else word in [earliest, last], one before `earliest` included."""
     for boundary in (_BOUNDARY, _SPACE):
         end = None

@@ -57,7 +57,7 @@ def _find_clause(clause: Clause, joined: str) -> tuple[list[int], list[int]]:
     related: list[int] = []
     single, prefix = len(clause.tokens) == 1, clause.prefix
     like = first[:RELATED_CHARS] if len(first) >= RELATED_CHARS else None
-    for at in _places(_beginning(first, related=single), joined):
+    for at in _places(_stem_prefix(first, related=single), joined):
         if is_word and at and word_at(joined, at - 1, at):
             continue
         if not single:
@@ -84,7 +84,7 @@ def _places(wanted: str, text: str) -> Iterator[int]:
         at = find(wanted, at + size)
 
 
-def _beginning(stem: str, *, related: bool) -> str:
+def _stem_prefix(stem: str, *, related: bool) -> str:
     """Return how every word with this stem begins; a stem may end in an e or i that the word does not have."""
     start = stem[:RELATED_CHARS] if related else stem
     return start[:-1] if len(start) > 2 and start[-1] in "eiy" else start

@@ -33,7 +33,7 @@ SOURCES_MAX = 10_000
 
 def make_token(api_key: str, clock: Clock) -> str:
     """Make the token of a sign-in link, which works once, for ten minutes."""
-    return _signed(api_key, "link", f"{secrets.token_urlsafe(12)}.{_now(clock) + LINK_S}")
+    return _sign(api_key, "link", f"{secrets.token_urlsafe(12)}.{_now(clock) + LINK_S}")
 
 
 class SignInThrottle:
@@ -116,7 +116,7 @@ class DashboardSessions:
 
     def _cookie(self, api_key: str, now: int) -> str:
 
-        return _signed(api_key, "session", f"{secrets.token_urlsafe(12)}.{now + SESSION_S}")
+        return _sign(api_key, "session", f"{secrets.token_urlsafe(12)}.{now + SESSION_S}")
 
     def _holds(self, purpose: str, token: str, now: int) -> bool:
         """Whether the token was signed for this purpose, and its time has not passed."""
@@ -124,10 +124,10 @@ class DashboardSessions:
         end = text.rpartition(".")[2]
         if self._key is None or not token.isascii() or not end.isdigit() or len(end) > 12:
             return False
-        return hmac.compare_digest(token, _signed(self._key, purpose, text)) and int(end) > now
+        return hmac.compare_digest(token, _sign(self._key, purpose, text)) and int(end) > now
 
 
-def _signed(api_key: str, purpose: str, text: str) -> str:
+def _sign(api_key: str, purpose: str, text: str) -> str:
     """The text, a dot, and its signature by the key for one purpose, "link" or "session"."""
     digest = hmac.new(api_key.encode(), f"perdure dashboard {purpose} {text}".encode(), hashlib.sha256)
     return f"{text}.{digest.hexdigest()}"

@@ -148,7 +148,7 @@ def _source_shape(source: RecallSource) -> dict[str, Any]:
     return shape
 
 
-def _explained(hit: found.PassageHit | found.MessageHit, explain: bool, ran: SearchReport | None = None) -> Object:
+def _hit_shape(hit: found.PassageHit | found.MessageHit, explain: bool, ran: SearchReport | None = None) -> Object:
     """With `explain` a field that says why a hit was found, and what its search did."""
     if not explain:
         return {}
@@ -186,7 +186,7 @@ async def search_agent(
         hits = await library.agent_of(agent_id).search_passages(
             query, where, files=False, since=start_datetime, until=end_datetime, limit=top_k or 10, explain=explain
         )
-    results = [FoundPassage.make(hit.passage, **_explained(hit, explain)) for hit in hits]
+    results = [FoundPassage.make(hit.passage, **_hit_shape(hit, explain)) for hit in hits]
     ran = {"ran": asdict(hits.ran)} if explain else {}
     return _answer({"results": results, "count": len(hits), **ran}, hits.ran)
 
@@ -202,7 +202,7 @@ async def search_passages(body: PassageSearch, library: Library) -> Json[list[Wi
         hits = await library.agent_of(body.agent_id).search_passages(
             body.query or "", where, **attributes(body, "archive_id", "limit", "explain", **_DATES)
         )
-    return _answer([WirePassageHit.make(hit, **_explained(hit, body.explain, hits.ran)) for hit in hits], hits.ran)
+    return _answer([WirePassageHit.make(hit, **_hit_shape(hit, body.explain, hits.ran)) for hit in hits], hits.ran)
 
 
 @router.post("/v1/agents/messages/search", include_in_schema=False)  # where clients before 1.0 search
@@ -221,7 +221,7 @@ async def search_messages(body: MessageSearch, library: Library) -> Json[list[Fo
     shapes = []
     for hit in results.hits:
         conversation_id = results.conversations.get((hit.message.agent_id, hit.message.conversation_seq))
-        explained = _explained(hit, body.explain, results.hits.ran)
+        explained = _hit_shape(hit, body.explain, results.hits.ran)
         shapes.append(FoundMessage.make(hit, conversation_id=conversation_id, **explained))
     return _answer(shapes, results.hits.ran)
 

@@ -68,13 +68,13 @@ def _nearest(path: str, routes: Sequence[BaseRoute]) -> str | None:
     for route in routes:
         if not isinstance(route, Route) or not route.include_in_schema:
             continue
-        likeness = _likeness(words, route.path.strip("/").split("/"))
+        likeness = _path_similarity(words, route.path.strip("/").split("/"))
         if likeness > best:
             best, nearest = likeness, route.path
     return nearest
 
 
-def _likeness(words: Sequence[str], parts: Sequence[str]) -> float:
+def _path_similarity(words: Sequence[str], parts: Sequence[str]) -> float:
     """How alike a path and a template are: the mean over their words, 0 if any two are not near."""
     if len(words) != len(parts):
         return 0.0

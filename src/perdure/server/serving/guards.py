@@ -251,7 +251,7 @@ class Guard:
             return
         if body and not _JSON.fullmatch(kind):
             what = (
-                f"the body's Content-Type is {_quoted(kind)}" if kind else "the request has a body and no Content-Type"
+                f"the body's Content-Type is {_quote(kind)}" if kind else "the request has a body and no Content-Type"
             )
             raise RequestRejected(415, f"{what}: send JSON with `Content-Type: application/json`")
         try:
@@ -387,18 +387,18 @@ class Origins:
                 return "the request has no Host header"
             name = Host.parse(host.decode("latin-1"))
             example = "" if name is None else f": PERDURE_ALLOWED_HOSTS={name.name}"
-            return f"Host {_quoted(host)} is not allowed here; add it to PERDURE_ALLOWED_HOSTS if it is yours{example}"
+            return f"Host {_quote(host)} is not allowed here; add it to PERDURE_ALLOWED_HOSTS if it is yours{example}"
         origin = headers.get(b"origin")
         allowed = origin is not None and self._is_allowed(origin)
         if origin is not None and not allowed and not _is_same(origin, host):
             return (
-                f"Origin {_quoted(origin)} is not allowed here: it is not the server's own; add its host (and port) to"
+                f"Origin {_quote(origin)} is not allowed here: it is not the server's own; add its host (and port) to"
                 " PERDURE_ALLOWED_HOSTS if it is yours"
             )
         site = headers.get(b"sec-fetch-site", b"none").lower()
         if site not in (b"same-origin", b"none") and not allowed:
             return (
-                f"Sec-Fetch-Site {_quoted(site)} is not allowed here: a page of another origin sent the request; add"
+                f"Sec-Fetch-Site {_quote(site)} is not allowed here: a page of another origin sent the request; add"
                 " its host (and port) to PERDURE_ALLOWED_HOSTS if it is yours"
             )
         return None
@@ -450,6 +450,6 @@ def _is_same(origin: bytes, text: bytes) -> bool:
     return (page.name, page.port or default) == (host.name, host.port or default)
 
 
-def _quoted(value: bytes) -> str:
+def _quote(value: bytes) -> str:
     """The beginning of a header's value, for an error text."""
     return repr(value.decode("latin-1")[:80])

@@ -176,7 +176,7 @@ _KEYS: Mapping[str, Shape] = {
 
 def build(title: str, version: str, routes: Sequence[BaseRoute], *, has_key: bool) -> Shape:
     """The document of these routes, on a server with or without a key."""
-    described = [_described(route) for route in routes if isinstance(route, Route) and route.include_in_schema]
+    described = [_describable_route(route) for route in routes if isinstance(route, Route) and route.include_in_schema]
     document = get_openapi(title=title, version=version, routes=described)
     components = document["components"]
     schemas: Shape = components["schemas"]
@@ -222,7 +222,7 @@ def build(title: str, version: str, routes: Sequence[BaseRoute], *, has_key: boo
     return document
 
 
-def _described(route: Route | APIRoute) -> APIRoute:
+def _describable_route(route: Route | APIRoute) -> APIRoute:
     """Return a route as FastAPI can describe it: a plain one of Starlette gets the parameters that it reads itself,
     which are ids in its path, an idempotency key and the body."""
     if isinstance(route, APIRoute):

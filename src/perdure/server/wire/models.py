@@ -200,8 +200,8 @@ def llm_config_shape(handle: str, facts: WireModelFacts, settings: Mapping[str, 
         "context_window": facts.window_of(settings),
         "put_inner_thoughts_in_kwargs": False,
         "handle": handle,
-        "temperature": _or(settings.get("temperature"), 1.0),
-        "max_tokens": _or(settings.get("max_output_tokens"), facts.max_output_tokens),
+        "temperature": _value_or(settings.get("temperature"), 1.0),
+        "max_tokens": _value_or(settings.get("max_output_tokens"), facts.max_output_tokens),
         "enable_reasoner": bool(settings.get("max_reasoning_tokens") or settings.get("reasoning_effort")),
         "reasoning_effort": settings.get("reasoning_effort"),
         "max_reasoning_tokens": settings.get("max_reasoning_tokens") or 0,
@@ -209,7 +209,7 @@ def llm_config_shape(handle: str, facts: WireModelFacts, settings: Mapping[str, 
         **nulls("frequency_penalty", "compatibility_type"),
         "verbosity": extras.get("verbosity"),
         "tier": None,
-        "parallel_tool_calls": _or(settings.get("parallel_tool_calls"), True),
+        "parallel_tool_calls": _value_or(settings.get("parallel_tool_calls"), True),
         "response_format": settings.get("response_format"),
         "strict": extras.get("strict", False),
         "return_logprobs": False,
@@ -268,10 +268,10 @@ def model_settings_shape(handle: str, facts: WireModelFacts, settings: Mapping[s
     provider = provider_type_of(extras.get("provider_type") or facts.known_as or handle, _SETTINGS_TYPES)
     effort, budget = settings.get("reasoning_effort"), settings.get("max_reasoning_tokens")
     shape: dict[str, Any] = {
-        "max_output_tokens": _or(settings.get("max_output_tokens"), facts.max_output_tokens),
-        "parallel_tool_calls": _or(settings.get("parallel_tool_calls"), True),
+        "max_output_tokens": _value_or(settings.get("max_output_tokens"), facts.max_output_tokens),
+        "parallel_tool_calls": _value_or(settings.get("parallel_tool_calls"), True),
         "provider_type": provider,
-        "temperature": _or(settings.get("temperature"), 1.0),
+        "temperature": _value_or(settings.get("temperature"), 1.0),
     }
     match provider:
         case "openai" | "sglang" | "chatgpt_oauth":
@@ -293,5 +293,5 @@ def extras_of(settings: ModelSettings) -> dict[str, Any]:
     return {name: value for name, value in dumped.items() if name not in (*options, "response_format")}
 
 
-def _or(value: Any, default: Any) -> Any:
+def _value_or(value: Any, default: Any) -> Any:
     return default if value is None else value

@@ -13,8 +13,7 @@ PATTERN_BYTES = 40_000
 
 
 class NumberWindow(TypedDict, total=False):
-    """Which rows are listed: with numbers between `above` and `below`, both excluded, in order or `newest_first`; by
-    default the first 100."""
+    """A page of rows with numbers between `above` and `below` (excluded), in order or `newest_first`."""
 
     above: int | None
     below: int | None
@@ -43,13 +42,13 @@ class Conditions:
 
     def equal(self, column: str, value: str | int | None) -> None:
         """Require that a column has this value; None requires nothing."""
-        self.add(f"{column} = ?", _stored(value))
+        self.add(f"{column} = ?", _column_value(value))
 
     def among(self, column: str, values: Sequence[str | int] | None, *, negate: bool = False) -> None:
         """Require that a column has one of these values, or with `negate` none of them; None requires nothing."""
         if values is None:
             return
-        listed = [_stored(value) for value in dict.fromkeys(values)]
+        listed = [_column_value(value) for value in dict.fromkeys(values)]
         if listed:
             self.add(f"{column} {'NOT ' if negate else ''}IN ({', '.join('?' * len(listed))})", *listed)
         elif not negate:
@@ -57,7 +56,7 @@ class Conditions:
 
     def any_of(self, clause: str, keys: Sequence[tuple[str | int, ...]]) -> None:
         """Require that the clause is true for one of these keys, whose values replace its `?`."""
-        values = [_stored(value) for key in keys for value in key]
+        values = [_column_value(value) for key in keys for value in key]
         self.add(f"({' OR '.join([f'({clause})'] * len(keys))})", *values)
 
     def between(self, column: str, above: int | None, below: int | None) -> None:
@@ -121,7 +120,7 @@ def _escaped(text: str) -> str:
     return escaped
 
 
-def _stored(value: str | int | None) -> str | int | None:
+def _column_value(value: str | int | None) -> str | int | None:
     """The value as a column holds it; a bool is stored as 0 or 1."""
     if isinstance(value, str):
         return storable(value)

@@ -130,7 +130,7 @@ def matches(
             indexed = np.fromstring(joined or "", np.int64, sep=",")
             if few:  # an index is read faster forwards than backwards
                 indexed = indexed[::-1]
-            held = [_spelled(clause) for clause in clauses]
+            held = [_clause_words(clause) for clause in clauses]
             not_indexed = [
                 seq for seq, words in waiting if all(any(one in f" {words} " for one in either) for either in held)
             ]
@@ -153,7 +153,7 @@ def matches(
     return _choose(query, rows_with, limit, few=few)
 
 
-def _spelled(clause: Clause) -> Sequence[str]:
+def _clause_words(clause: Clause) -> Sequence[str]:
     """What a row's words, with a space at both ends, hold one of if the row holds the clause."""
     spelled = clause.tokens if clause.either else (" ".join(clause.tokens),)
     return [f" {one}{'' if clause.prefix else ' '}" for one in spelled]

@@ -13,7 +13,7 @@ Rows = Callable[..., Sequence[tuple[Any, ...]]]
 
 
 @contextmanager
-def look(address: str, *, timeout_s: int = 5) -> Iterator[Rows]:
+def open_for_reading(address: str, *, timeout_s: int = 5) -> Iterator[Rows]:
     """Connect to the database at an address, and give a function that runs statements, all in one read-only
     transaction. Raises: StoreError; ExtraMissing: psycopg is not installed."""
     try:

@@ -154,7 +154,7 @@ class Batches(Table):
         where = Conditions("t.org_id = :org_id")
         if only_unended:
             where.add(unended("t.id"))
-        places = [None if cursor is None else _place(cursor) for cursor in (after, before)]
+        places = [None if cursor is None else _list_position(cursor) for cursor in (after, before)]
         select, columns = f"SELECT {_BATCH.columns_of('t')} FROM batches t", ("t.created_at", "t.number")
         return self._counted(self._page(_BATCH, select, where, columns, places, ascending=ascending, limit=limit))
 
@@ -202,6 +202,6 @@ class Batches(Table):
         ]
 
 
-def _place(cursor: Batch | datetime) -> tuple[str, int]:
+def _list_position(cursor: Batch | datetime) -> tuple[str, int]:
     """Return the position of a batch in lists: (time, number); a time stands after all batches of that time."""
     return (iso(cursor), 2**62) if isinstance(cursor, datetime) else (iso(cursor.created_at), cursor.number)

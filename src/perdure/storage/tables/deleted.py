@@ -196,7 +196,7 @@ def _remove_texts(db: Database, table: str, owner_id: str, number: int, *, limit
     texts = db.rows(f"SELECT seq, LENGTH({text}) FROM {table} WHERE {owner} = :id ORDER BY seq LIMIT :rows", params)
     if not texts:
         return False
-    first, last = texts[0][0], within(texts, chars)[-1][0]
+    first, last = texts[0][0], first_rows_within(texts, chars)[-1][0]
     try:
         words = list(words_of(db, owner_id, first, last))
     except StoreDamaged:  # its index rows stay, unreachable: one damaged text must not block the rest
@@ -218,7 +218,7 @@ def _remove_versions(db: Database, block_id: str, *, limit: int, chars: int) -> 
             " AND version > :last ORDER BY version LIMIT :rows",
             {"id": block_id, "last": last, "rows": min(PAGE, limit)},
         )
-        page = within(rows, chars)
+        page = first_rows_within(rows, chars)
         if page:
             last, limit, chars = page[-1][0], limit - len(page), chars - sum(row[-1] for row in page)
         if len(page) < len(rows) or not page:
@@ -305,7 +305,7 @@ def _remove_callbacks(db: Database, org_id: OrgId, batch_ids: Sequence[str]) -> 
             db.run(sql, params)
 
 
-def within(rows: Sequence[Row], chars: int) -> Sequence[Row]:
+def first_rows_within(rows: Sequence[Row], chars: int) -> Sequence[Row]:
     """The first rows that together have at most `chars` characters, at least one row; a row's last column is its size.
     Indexing words takes long, and other writers wait for it, so a transaction takes no more."""
     size = 0

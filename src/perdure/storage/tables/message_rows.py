@@ -101,10 +101,10 @@ def with_revisions(db: Database, messages: Sequence[Message]) -> Sequence[Messag
     )
     keys = [(message.agent_id, message.seq) for message in messages if message.revision]
     found = rows_of_each(db, sql, "v.agent_id = ? AND v.seq = ?", keys)
-    return [_revised(one, *found[one.agent_id, one.seq][0]) if one.revision else one for one in messages]
+    return [_with_revision(one, *found[one.agent_id, one.seq][0]) if one.revision else one for one in messages]
 
 
-def _revised(message: Message, parts: str, name: str | None) -> Message:
+def _with_revision(message: Message, parts: str, name: str | None) -> Message:
     """Return the message with a revision's parts, and its name if it has one, as the columns store them."""
     return replace(message, parts=parts_of(parts), name=message.name if name is None else row_format.restore(name))
 
@@ -131,7 +131,7 @@ def load_revision(db: Database, message: Message, settings_revision: int) -> Mes
     if not rows:
         return replace(message, revision=0)
     revision, parts, name = rows[0]
-    return None if parts is None else replace(_revised(message, parts, name), revision=revision)
+    return None if parts is None else replace(_with_revision(message, parts, name), revision=revision)
 
 
 def reset_pending(table: str, *, agent: str = ":agent_id") -> str:
@@ -178,7 +178,7 @@ BEFORE_NEXT_RUN = (
 """The condition that a message precedes those of the run after `:run_seq`, whose own messages begin at `:own`."""
 
 
-def in_view(reset: bool) -> str:
+def in_view_sql(reset: bool) -> str:
     """SQL that is true for a message of `:agent_id` in view; with `reset`, also one that a reset took out of view."""
     return "removed IN (0, 2)" if reset else IN_VIEW
 

@@ -46,7 +46,7 @@ from perdure.storage.tables.message_rows import (
     PARTS,
     REVISION_CHECKSUMS,
     conditions_of,
-    in_view,
+    in_view_sql,
     load_revision,
     parts_of,
     place_of,
@@ -212,10 +212,10 @@ class Messages(Table):
         """The messages of an agent or a conversation between two numbers, both excluded, in their order, of these kinds
         (None: of all) and that occurred since a time. `reset`: also those that a reset took out of view."""
         where = _range(conversation_seq, after_seq, before_seq)
-        where.add(in_view(reset))
+        where.add(in_view_sql(reset))
         where.add("occurred_at >= ?", since and iso(since))
         if kinds is not None:
-            where.add(_of(kinds))
+            where.add(_of_kinds_sql(kinds))
         return self._read(
             f"{where} ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT :limit",
             of_conversation=conversation_seq is not None,
@@ -233,8 +233,8 @@ class Messages(Table):
         newest_first: bool = False,
     ) -> Sequence[Message]:
         """Messages of all agents (`HISTORY_KINDS`), in order of storing, between two places (agent, number)."""
-        in_view = f"removed = 0 AND NOT {reset_pending('messages', agent='messages.agent_id')}"
-        where = Conditions(OWN_AGENT_OF.format("messages"), _of(HISTORY_KINDS), in_view)
+        in_view_sql = f"removed = 0 AND NOT {reset_pending('messages', agent='messages.agent_id')}"
+        where = Conditions(OWN_AGENT_OF.format("messages"), _of_kinds_sql(HISTORY_KINDS), in_view_sql)
         params: dict[str, Any] = {"limit": limit, "org_id": self._org_id}
         for name, sign, place in (("after", ">", after), ("before", "<", before)):
             if place is not None:
@@ -279,7 +279,7 @@ class Messages(Table):
         # A run that goes on with answered calls begins with those, which stand in the log of the one before.
         return self._read(
             "agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :first"
-            f" AND run_seq IN (:run_seq, :resumes){until} AND {in_view(reset)} ORDER BY seq",
+            f" AND run_seq IN (:run_seq, :resumes){until} AND {in_view_sql(reset)} ORDER BY seq",
             of_conversation=True,
             agent_id=run.key.agent_id,
             run_seq=run.key.seq,
@@ -427,7 +427,7 @@ class Messages(Table):
         return read_rows(self._db, f"{OWN_AGENT} AND {where}", params, of_conversation=of_conversation)
 
 
-def _of(kinds: Sequence[MessageKind]) -> str:
+def _of_kinds_sql(kinds: Sequence[MessageKind]) -> str:
     """Return SQL that is true for messages of one of these kinds."""
     return "kind IN ({})".format(", ".join(f"'{kind}'" for kind in kinds))
 
@@ -447,7 +447,7 @@ def read_messages(
     if not seqs:
         return {}
     condition, params = db.in_numbers("seq", "seqs", seqs)
-    where = f"agent_id = :agent_id AND {condition} AND {in_view(reset)} AND {OWN_AGENT}"
+    where = f"agent_id = :agent_id AND {condition} AND {in_view_sql(reset)} AND {OWN_AGENT}"
     found = read_rows(db, where, {"agent_id": agent_id, "org_id": org_id, **params})
     return {message.seq: message for message in found}
 

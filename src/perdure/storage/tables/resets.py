@@ -17,7 +17,7 @@ from perdure.core.messages import is_embedded
 from perdure.storage.database import full_text as word_index
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import TEXT, RowFormat, insert_into, iso, storable
-from perdure.storage.tables.deleted import within
+from perdure.storage.tables.deleted import first_rows_within
 from perdure.storage.tables.message_rows import IN_VIEW, words_of
 from perdure.storage.tables.messages import indexed_words_of, read_messages
 from perdure.storage.tables.table import OWN_AGENT, Table, first, parts
@@ -138,7 +138,7 @@ class Resets(Table):
             limit=limit,
             **params,
         )
-        messages = within(rows, chars)
+        messages = first_rows_within(rows, chars)
         is_more = len(rows) == limit or len(messages) < len(rows)
         if messages:
             params["last"] = messages[-1][0]

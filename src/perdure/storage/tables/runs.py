@@ -197,7 +197,7 @@ class Runs(LeasedTable[Run]):
         page ends there. A time as cursor stands before all runs of that time."""
         # One agent's runs are in the order of their numbers. Several agents have no number in common: time decides.
         columns = ("r.seq",) if len(where.agent_ids) == 1 else ("r.created_at", "r.agent_id", "r.seq")
-        places = [None if place is None else _place(place)[-len(columns) :] for place in (after, before)]
+        places = [None if place is None else _list_position(place)[-len(columns) :] for place in (after, before)]
         return self._page(_RUN, _SELECT, _conditions(where), columns, places, ascending=not newest_first, limit=limit)
 
     def find_active(self, agent_id: AgentId, conversation_seq: int) -> Run | None:
@@ -364,7 +364,7 @@ class Runs(LeasedTable[Run]):
         return self._all(_RUN, sql, **params)
 
 
-def _place(cursor: Run | datetime) -> tuple[str, str, int]:
+def _list_position(cursor: Run | datetime) -> tuple[str, str, int]:
     """Return a run's position among all agents' runs: (time, agent, number); a time is before its runs."""
     if isinstance(cursor, datetime):
         return row_format.iso(cursor), "", -1

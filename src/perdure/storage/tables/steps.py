@@ -1,5 +1,4 @@
-"""`tx.steps`, `tx.prefixes` and `tx.system_messages`: the record of each model call, the stable first part of requests,
-and what clients are shown of it."""
+"""`tx.steps`, `tx.prefixes`, `tx.system_messages`: each model call, and the stable first part of requests."""
 
 from __future__ import annotations
 
@@ -154,7 +153,7 @@ class Steps(Table):
         """Return a page of the matching steps, without those of hidden runs: by number for one agent, by time for
         several. With `before` alone the page ends there."""
         columns = _PLACE if where.agent_id is None else _PLACE[2:]
-        places = [None if step is None else _place(step)[-len(columns) :] for step in (after, before)]
+        places = [None if step is None else _list_position(step)[-len(columns) :] for step in (after, before)]
         source = "steps s JOIN runs r ON r.agent_id = s.agent_id AND r.seq = s.run_seq"
         select = f"SELECT {_STEP.columns_of('s')} FROM {source}"
         return self._page(_STEP, select, _conditions(where), columns, places, ascending=not newest_first, limit=limit)
@@ -241,7 +240,7 @@ class Steps(Table):
 _PLACE = ("s.created_at", "s.agent_id", "s.run_seq", "s.step_index")
 
 
-def _place(step: runs.Step) -> tuple[str, str, int, int]:
+def _list_position(step: runs.Step) -> tuple[str, str, int, int]:
     """Return the position of a step among all steps: the values of the columns `_PLACE`."""
     return row_format.iso(step.created_at), step.agent_id, step.run_seq, step.index
 

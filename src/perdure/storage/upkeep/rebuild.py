@@ -86,8 +86,7 @@ def words_of(db: Database, kind: OwnerKind, id_: str, first: int, last: int) -> 
 
 
 def _index_part(db: Database, table: str, number: int, first: int, last: int, words: Sequence[Words]) -> None:
-    """Put these words of an owner's texts from `first` to `last` in place of those that the index has; where rows can't
-    be removed, into the new index."""
+    """Replace the index's words of an owner's texts from `first` to `last`, in the new index if it must be."""
     if db.removes_by_number:
         db.unindex_words(table, number, [(seq, "", "") for seq in db.index_marks(table, number, first, last)])
         db.index_words(table, number, words)

@@ -92,8 +92,7 @@ class ProviderGuard:
         return GuardedTransport2(self._guard(), inner)
 
     async def check(self, url: str) -> None:
-        """Check that the provider may be at this address. Raises: AddressRefused; OSError: its name has no address;
-        InvalidInput: it is no address."""
+        """Check that the provider may use this address. Raises: AddressRefused; InvalidInput; OSError: unknown host."""
         import httpx
 
         try:

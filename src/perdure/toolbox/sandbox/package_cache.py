@@ -95,8 +95,7 @@ def _package_sets(cache: Path) -> Iterator[tuple[float, Path, int]]:
 
 
 def walk_entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """Yield all entries below a folder, at any depth: a package may nest deeper than functions can. Those that are
-    removed meanwhile are left out."""
+    """Yield all entries below a folder, at any depth, except those removed meanwhile."""
     folders = [str(folder)]
     while folders:
         with contextlib.suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:

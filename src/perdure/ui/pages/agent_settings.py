@@ -51,7 +51,7 @@ async def agent_settings(request: Request, library: AsyncPerdure) -> Data:
         "was": _about_of(agent) | {"system": agent.system or ""},
         "persona": await _persona(own),
         "base_prompt": base_prompt(agent.agent_type),
-        "groups": [group | {"was": _was_of(group, agent)} for group in groups if group["fields"]],
+        "groups": [group | {"was": _form_values(group, agent)} for group in groups if group["fields"]],
         "models": list(library.app.models.handles()),
         "default_model": library.app.models.follow(agent.model) if agent.follows_default else library.app.choice.handle,
     }
@@ -62,7 +62,7 @@ def _tags_of(agent: Agent, *, own: bool = False) -> list[str]:
     return [tag for tag in agent.tags if tag.startswith(OWN_TAGS) == own]
 
 
-def _was_of(group: Data, agent: Agent) -> dict[str, str]:
+def _form_values(group: Data, agent: Agent) -> dict[str, str]:
     """What the form of a group of settings is filled with."""
     texts = {field["name"]: field["text"] for field in group["fields"]}
     return texts | ({MODEL: _model_choice(agent)} if group["name"] == MODEL else {})

@@ -56,8 +56,7 @@ pages.add("/events/runs/{run_id}", events)
 async def _stream(
     shown: RunStream, followed: AsyncIterator[StoredEvent | Delta], streams: Streams
 ) -> AsyncIterator[bytes]:
-    """Each event that the chat shows; pieces of answers are collected for a moment. It ends early when the server
-    stops, or can't go on with the run."""
+    """Yield the events that the chat shows, pieces of answers joined, until the run or the server ends."""
     clock = asyncio.get_running_loop().time
     following: asyncio.Task[StoredEvent | Delta | None] | None = None
     yield b": open\n\n"

@@ -58,7 +58,7 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
     others = await library.blocks.page(BlockFilter(), Page(BLOCKS_MAX, ascending=False))
     return agent_frame(agent, "Memory", "memory") | {
         "blocks": [
-            block_shape(block) | {"shared": await _shared(library, own.id, block), "labels": await _labels(own, block)}
+            block_shape(block) | {"shared": await _sharers(library, own.id, block), "labels": await _labels(own, block)}
             for block in blocks
         ],
         "others": [block_shape(block) for block in others if block.id not in attached],
@@ -74,7 +74,7 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
     }
 
 
-async def _shared(library: AsyncPerdure, agent_id: AgentId, block: Block) -> list[Data]:
+async def _sharers(library: AsyncPerdure, agent_id: AgentId, block: Block) -> list[Data]:
     """The other agents that have a block."""
     where, page = AgentFilter(block_id=block.id), Page(SHARED_MAX, ascending=True)
     agents = await library.all_agents.page(where, page, "created")

@@ -69,7 +69,7 @@ async def sign_in(request: Request) -> Response:
     token = request.query_params.get("token")
     cookie = None if token is None else await gate.sessions.redeem(token)
     problem = token is not None and cookie is None and gate.needs_key
-    answer = _form(request, 200, problem=problem, signed_in=cookie is not None)
+    answer = _key_page(request, 200, problem=problem, signed_in=cookie is not None)
     if cookie is not None:
         _set_cookie(answer, cookie, request)
     return answer
@@ -80,20 +80,20 @@ async def sign_in_by_key(request: Request) -> Response:
     gate: Gate = request.app.state.gate
     source = request.client.host if request.client is not None else ""
     if wait_s := gate.sessions.guesses.wait_s(source):
-        answer = _form(request, 429, problem=True, wait_s=wait_s)
+        answer = _key_page(request, 429, problem=True, wait_s=wait_s)
         answer.headers["retry-after"] = str(wait_s)
         return answer
     cookie = await gate.sessions.sign_in((await form_of(request)).get("key", ""))
     if cookie is None:
         gate.sessions.guesses.note(source)
-        return _form(request, 401, problem=True)
+        return _key_page(request, 401, problem=True)
     gate.sessions.guesses.forget(source)
     answer = Response(status_code=204, headers={**HEADERS, "hx-redirect": "/"})
     _set_cookie(answer, cookie, request)
     return answer
 
 
-def _form(request: Request, status: int, *, problem: bool, signed_in: bool = False, wait_s: int = 0) -> Response:
+def _key_page(request: Request, status: int, *, problem: bool, signed_in: bool = False, wait_s: int = 0) -> Response:
     """The page that asks for the key."""
     own_key = request.app.state.gate.sessions.has_own_key
     data = {"problem": problem, "signed_in": signed_in, "own_key": own_key, "wait_s": wait_s}

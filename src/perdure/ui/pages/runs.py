@@ -55,7 +55,7 @@ async def runs(request: Request, library: AsyncPerdure) -> Data:
     agent = await library.all_agents.resolve(used["agent"]) if "agent" in used else None
     where = _filter_of(used, None if agent is None else agent.id)
     found = await library.runs.page_of_runs(where, Page(WINDOW, ascending=False, after=query.get("after")))
-    newest = found if not used and "after" not in query else await _newest(library)
+    newest = found if not used and "after" not in query else await _newest_runs(library)
     uses = await library.steps.uses_of_runs([*{run.id: run for run in (*newest, *found)}.values()])
     costs = {run_id: use.cost for run_id, use in uses.items()}
     names = await agent_names(library, [run.key.agent_id for run in (*found, *newest)])
@@ -83,7 +83,7 @@ async def runs(request: Request, library: AsyncPerdure) -> Data:
     }
 
 
-async def _newest(library: AsyncPerdure) -> Sequence[Run]:
+async def _newest_runs(library: AsyncPerdure) -> Sequence[Run]:
     """The newest runs of all agents."""
     return await library.runs.page_of_runs(RunFilter(), Page(WINDOW, ascending=False))
 

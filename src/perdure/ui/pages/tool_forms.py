@@ -37,9 +37,9 @@ def fields_of(parameters: Mapping[str, Any], arguments: Mapping[str, Any] | None
                 "label": name,
                 "description": description if isinstance(description, str) else "",
                 "kind": "choice" if choices else PLAIN.get(kind, "json"),
-                "choices": [_shown(choice) for choice in choices],
+                "choices": [_field_text(choice) for choice in choices],
                 "required": name in required,
-                "value": "" if value is None else _shown(value),
+                "value": "" if value is None else _field_text(value),
             }
         )
     return fields
@@ -64,7 +64,7 @@ def _list_in(schema: Mapping[str, Any], name: str) -> list[Any]:
     return list(found) if isinstance(found, list | tuple) else []
 
 
-def _shown(value: Any) -> str:
+def _field_text(value: Any) -> str:
     """Return a value as its form field shows it: a text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from perdure.core.errors import ModelError, ModelNotFound
 from perdure.core.ids import AgentId
-from perdure.engine.ports import in_effect
+from perdure.engine.ports import with_next_model
 from perdure.engine.reading import ModelInput
 from perdure.engine.workers.background import AT_ONCE, Piece
 from perdure.features.facts.extraction.extractors import FactPorts
@@ -77,7 +77,7 @@ def _load_due(tx: Tx, ports: FactPorts, agent_id: AgentId, at: datetime) -> tupl
     agent = tx.agents.get(agent_id)
     try:
         extractor = ports.find_extractor(
-            load_agent_facts(agent.settings).extractor, in_effect(agent, ports.models).model
+            load_agent_facts(agent.settings).extractor, with_next_model(agent, ports.models).model
         )
     except ModelNotFound:
         extractor = None

@@ -15,7 +15,7 @@ from dataclasses import replace
 from perdure.core.conversations import ConversationKey
 from perdure.core.errors import Conflict, ModelError, ModelReplyInvalid, NotFound, StoreError
 from perdure.core.ids import AgentId
-from perdure.engine.ports import in_effect
+from perdure.engine.ports import with_next_model
 from perdure.engine.reading import AGAIN_MAX
 from perdure.engine.workers.background import AT_ONCE, CallPostponed, Piece
 from perdure.features.facts.extraction.communities import summarize_due
@@ -243,7 +243,7 @@ async def _extract(ports: FactPorts, load: Load, piece: Piece = AT_ONCE) -> Sequ
         loaded = await load()
         if loaded is None:
             return None
-        model = "" if loaded.agent is None else in_effect(loaded.agent, ports.models).model
+        model = "" if loaded.agent is None else with_next_model(loaded.agent, ports.models).model
         extractor = ports.find_extractor(loaded.settings.extractor, model)
         if extractor is None:
             return None

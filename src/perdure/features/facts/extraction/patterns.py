@@ -58,13 +58,13 @@ def statements_in_document(text: str, *, now: datetime) -> Sequence[Statement]:
     records: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for match in filter(None, map(_LINE.fullmatch, text.splitlines())):
         *path, key = (part.strip().casefold() for part in match["path"].split(","))
-        record, key = _place(path, key)
+        record, key = _record_path(path, key)
         if key:
             records.setdefault(record, []).append((key, match["value"].strip()))
     return [one for path, values in records.items() for one in _read_record(path, values, now)]
 
 
-def said_in_document(text: str, speaker: str) -> Sequence[str]:
+def document_values(text: str, speaker: str) -> Sequence[str]:
     """Return the values of a rendered JSON document that may be the speaker's own words, by names in its records."""
     lines = [
         (tuple(match["path"].casefold().split(", ")), match["value"].strip())
@@ -94,7 +94,7 @@ def in_first_person(text: str) -> tuple[str, Mapping[str, str]]:
     return _NAME_TOLD.sub("My name is", text), dict(sorted(named.items(), key=lambda one: -len(one[0])))
 
 
-def _place(path: list[str], key: str) -> tuple[tuple[str, ...], str]:
+def _record_path(path: list[str], key: str) -> tuple[tuple[str, ...], str]:
     """Return the path of the record that a value belongs to, and the key of the fact that it says; empty: of none."""
     if key == "name" and path and path[-1] in _KEYS and path[-1] not in _PERSON:  # "user, company, name"
         key = path.pop()
@@ -183,7 +183,7 @@ class _BatchExtraction:
                 previous = before[-1] if before and not is_json else ""
                 new = [*statements_in_document(turn.text, now=turn.occurred_at)] if is_json else []
                 text, told_of = in_first_person(turn.text) if turn.kind == "text" else (turn.text, {})
-                for words in said_in_document(turn.text, turn.speaker) if is_json else (text,):
+                for words in document_values(turn.text, turn.speaker) if is_json else (text,):
                     spoken = statements_in(words, now=turn.occurred_at, people=[*told_of, *people], before=previous)
                     new += [replace(one, subject=told_of.get(one.subject, one.subject)) for one in spoken]
                 found += [(turn, statement) for statement in new]

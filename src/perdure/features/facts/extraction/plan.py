@@ -110,7 +110,7 @@ class _Draft:
         if planned.decision == "ADD":
             changed = {fact.earlier for fact in self._facts.values()}
             for place, earlier in self._facts.items():
-                if place not in changed and _same(planned, earlier):
+                if place not in changed and _is_repeated_fact(planned, earlier):
                     if set(planned.turns) <= set(earlier.turns):
                         return "said twice"
                     self._facts[place] = _with_support(earlier, planned)
@@ -333,7 +333,7 @@ def with_name_alone(batch: ReadBatch, plan: FactPlan) -> FactPlan:
     return plan
 
 
-def _same(one: PlannedFact, earlier: PlannedFact) -> bool:
+def _is_repeated_fact(one: PlannedFact, earlier: PlannedFact) -> bool:
     """Return whether `one` repeats an earlier fact of the batch, for a time at which that is true."""
     if (one.subject, one.relation, one.object) != (earlier.subject, earlier.relation, earlier.object):
         return False

@@ -156,7 +156,7 @@ def find_duplicates(judged: Sequence[Judged]) -> Iterator[tuple[Judged, Judged]]
             (one.company, word) for word in _rarest(own, counts, NEARLY_ALL if one.relation is None else SAME_RELATION)
         ]
         near = sorted({place for key in keys for place in places.get(key, ())})
-        same = next((kept[place] for place in near if _says_same(kept[place], one, words)), None)
+        same = next((kept[place] for place in near if _are_duplicates(kept[place], one, words)), None)
         if same is not None:
             yield one, same
             continue
@@ -165,10 +165,10 @@ def find_duplicates(judged: Sequence[Judged]) -> Iterator[tuple[Judged, Judged]]
         kept.append(one)
 
 
-def _says_same(one: Judged, other: Judged, words: Mapping[FactId | PassageId, Counter[str]]) -> bool:
+def _are_duplicates(one: Judged, other: Judged, words: Mapping[FactId | PassageId, Counter[str]]) -> bool:
     """Return whether two memories say the same; `words` are their words by id. Facts of one relation need fewer."""
     share = SAME_RELATION if one.relation is not None and one.relation == other.relation else NEARLY_ALL
-    return says_same(words[one.memory.id], words[other.memory.id], share=share)
+    return are_similar(words[one.memory.id], words[other.memory.id], share=share)
 
 
 def _rarest(words: Counter[str], counts: Counter[str], share: float) -> Sequence[tuple[str, int]]:
@@ -184,7 +184,7 @@ def count_words(text: str) -> Counter[str]:
     return Counter(match.group().casefold() for match in _WORD.finditer(text))
 
 
-def says_same(one: Counter[str], other: Counter[str], *, share: float = NEARLY_ALL) -> bool:
+def are_similar(one: Counter[str], other: Counter[str], *, share: float = NEARLY_ALL) -> bool:
     """Return whether two sentences, given by their words in order, say the same: they share `share` of their words, in
     one order, and differ in no number or negation. If nearly all are shared, neither may have a word in place of
     another's."""

@@ -74,7 +74,7 @@ async def split(request: Request, library: AsyncPerdure) -> Notice:
     names = [
         (await facts.split_entity(EntityId(one))).name for one in field_of(await form_of(request), "entity").split()
     ]
-    return Notice(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} separate again.")
+    return Notice(f"{_join_names(names)} {'is' if len(names) == 1 else 'are'} separate again.")
 
 
 @pages.post("/agents/{agent_id}/facts/entities/{entity_id}", shows=entities)
@@ -117,11 +117,11 @@ async def _merge(request: Request, facts: AsyncFacts, gone: Sequence[Entity], in
     for one in gone:
         kept = await facts.merge_entities(one.id, name)
         name = kept.id
-    text = f"{_listed([one.name for one in gone])} {'was' if len(gone) == 1 else 'were'} merged into “{kept.name}”."
+    text = f"{_join_names([one.name for one in gone])} {'was' if len(gone) == 1 else 'were'} merged into “{kept.name}”."
     return Notice(text, undo=_path(request, "split"), fields={"entity": " ".join(one.id for one in reversed(gone))})
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     """Names for people, as in “Ada”, “Bob” and “Eve”."""
     quoted = [f"“{name}”" for name in names]
     return " and ".join(filter(None, (", ".join(quoted[:-1]), quoted[-1])))

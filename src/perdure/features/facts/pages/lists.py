@@ -320,7 +320,7 @@ async def restore_passage(request: Request, library: AsyncPerdure) -> Notice:
 
 
 @pages.post("/agents/{agent_id}/facts/never", shows=facts)
-async def never_again(request: Request, library: AsyncPerdure) -> Notice:
+async def forget_for_good(request: Request, library: AsyncPerdure) -> Notice:
     """Forget a fact, and add the rule that keeps it from being extracted again."""
     known = library.agent_of(agent_id_of(request)).facts
     fact_id = FactId(field_of(await form_of(request), "fact"))

@@ -44,7 +44,7 @@ async def graph(request: Request, library: AsyncPerdure) -> Data:
     ends = [(number[fact.subject], number[fact.object]) for fact in found.facts]
     from perdure.features.facts.drawing import place_points  # numpy, which few servers need
 
-    places = [_within(place) for place in place_points(len(number), ends)]
+    places = [_clamp(place) for place in place_points(len(number), ends)]
     edges = [_edge(*line, found.entities, tz, day) for line in _lines(found.facts, ends, places)]
     return facts_frame(agent, "graph") | {
         "nodes": _nodes(found.entities, places, edges),
@@ -116,7 +116,7 @@ def _nodes(entities: Sequence[Entity], places: Sequence[tuple[float, float]], ed
     return nodes
 
 
-def _within(place: tuple[float, float]) -> tuple[float, float]:
+def _clamp(place: tuple[float, float]) -> tuple[float, float]:
     """A place within the drawing's margins, in hundredths."""
     x, y = (round(MARGIN + side * (100 - 2 * MARGIN), 1) for side in place)
     return x, y

@@ -77,7 +77,7 @@ class AgentParts:
         async for one in self._server.items("/v1/archives/", {"agent_id": self._source_id}):
             key = f"letta archive {one['id']}"
             is_known = await self._is_known(key)
-            await take_archive(context, one, makes=not is_known)
+            await import_archive_of(context, one, makes=not is_known)
             if not is_known and not self._dry:
                 await self._agent.archives.attach(ArchiveId(context.archives[one["id"]]))
                 await context.note(self._id, key)
@@ -217,7 +217,7 @@ class AgentParts:
         return await self._agent.schedules.get(ScheduleId(schedule_id))
 
 
-async def take_archive(context: LettaContext, found: Object, *, makes: bool = True) -> None:
+async def import_archive_of(context: LettaContext, found: Object, *, makes: bool = True) -> None:
     """Make an archive where it is not here, unless it was, and was deleted (`makes`). Raises: InvalidInput."""
     if found["id"] in context.archives:
         return

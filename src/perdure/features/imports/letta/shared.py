@@ -31,7 +31,7 @@ SECRET_ADDRESS = "MCP servers whose address or arguments may hold a secret, to b
 FILES_AT_ONCE = 20
 
 
-async def take_tool(context: LettaContext, found: Object) -> None:
+async def import_tool(context: LettaContext, found: Object) -> None:
     """Create a tool from its source, to be reviewed before it runs; for a built-in tool find this program's own.
     Raises: InvalidInput, ValidationError: invalid source."""
     name, kind, report = text_in(found.get("name")), text_in(found.get("tool_type")) or "custom", context.report
@@ -67,7 +67,7 @@ async def take_tool(context: LettaContext, found: Object) -> None:
         report.to_review.append(name)
 
 
-async def take_mcp_server(context: LettaContext, found: Object) -> None:
+async def import_mcp_server(context: LettaContext, found: Object) -> None:
     """Register a server of MCP without its secrets; nothing is started or asked. Raises: InvalidInput."""
     if not hasattr(context.library, "mcp"):
         raise InvalidInput("this program lacks its feature `mcp`")
@@ -91,7 +91,7 @@ async def take_mcp_server(context: LettaContext, found: Object) -> None:
     context.count("MCP servers", new=not here, already=here)
 
 
-async def take_folder(context: LettaContext, found: Object) -> None:
+async def import_folder(context: LettaContext, found: Object) -> None:
     """Create a folder if it does not exist here, and add the files whose names it lacks. Raises: LettaRefused."""
     fields: dict[str, Any] = {
         name: text_in(found.get(name)) or None for name in ("name", "description", "instructions")
@@ -101,11 +101,11 @@ async def take_folder(context: LettaContext, found: Object) -> None:
     folder = await context.take("folder", found["id"], create, context.library.folders.get)
     context.folders[found["id"]] = "" if folder is None else folder.id
     names = set() if folder is None else {file.file.name async for file in list_files(folder)}
-    step, params = partial(_take_file, context, folder, names), {"limit": FILES_AT_ONCE, "include_content": "true"}
+    step, params = partial(_import_text, context, folder, names), {"limit": FILES_AT_ONCE, "include_content": "true"}
     await context.each(path_of("folders", found["id"], "files"), "files", step, params)
 
 
-async def _take_file(context: LettaContext, folder: AsyncFolder | None, names: set[str], found: Object) -> None:
+async def _import_text(context: LettaContext, folder: AsyncFolder | None, names: set[str], found: Object) -> None:
     """Put the text of a file into its folder, unless a file has its name there. Raises: InvalidInput."""
     name = text_in(found.get("file_name")) or text_in(found.get("original_file_name")) or found["id"]
     text, own = found.get("content"), name_text(name)

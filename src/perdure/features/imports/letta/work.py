@@ -17,8 +17,8 @@ from perdure.features.imports.letta import units
 from perdure.features.imports.letta.agents import SLEEPTIME_KINDS, blocks_of, kept_blocks, new_block, plan_agent
 from perdure.features.imports.letta.client import LettaRefused, LettaServer, Object, path_of
 from perdure.features.imports.letta.context import LettaContext
-from perdure.features.imports.letta.of_agent import AgentParts, put_passages, take_archive
-from perdure.features.imports.letta.shared import take_folder, take_mcp_server, take_tool
+from perdure.features.imports.letta.of_agent import AgentParts, import_archive_of, put_passages
+from perdure.features.imports.letta.shared import import_folder, import_mcp_server, import_tool
 from perdure.features.imports.letta.values import LettaReport
 from perdure.features.imports.sources.items import COMPANIONS
 from perdure.features.imports.sources.plain import list_in, object_in, text_in
@@ -53,9 +53,9 @@ class LettaWork:
         context = self._context
         await self._server.check()
         await context.each("/v1/groups/", "groups", self._note_group)
-        await context.each("/v1/tools/", "tools", partial(take_tool, context))
-        await context.each("/v1/mcp-servers/", "MCP servers", partial(take_mcp_server, context))
-        await context.each("/v1/folders/", "folders", partial(take_folder, context))
+        await context.each("/v1/tools/", "tools", partial(import_tool, context))
+        await context.each("/v1/mcp-servers/", "MCP servers", partial(import_mcp_server, context))
+        await context.each("/v1/folders/", "folders", partial(import_folder, context))
         await context.each("/v1/agents/", "agents", self._agent)
         await context.each("/v1/archives/", "archives", self._lonely_archive)
         await context.each("/v1/blocks/", "blocks", self._lonely_block, {"connected_to_agents_count_eq": 0})
@@ -95,7 +95,7 @@ class LettaWork:
         Raises: InvalidInput, AlreadyExists."""
         context, name = self._context, text_in(state.get("name"))
         for tool in list_in(state.get("tools")):
-            await take_tool(context, object_in(tool))
+            await import_tool(context, object_in(tool))
         plan = await plan_agent(
             context.library, state, await self._perdure_manifest(source_id), context.tools, self._report
         )
@@ -133,7 +133,7 @@ class LettaWork:
         context = self._context
         if found["id"] in context.archives:
             return
-        await take_archive(context, found)
+        await import_archive_of(context, found)
         path = path_of("archives", found["id"], "passages")
         if await self._server.find(path, {"limit": 1}) is None:
             self._report.leave_out(LONELY)

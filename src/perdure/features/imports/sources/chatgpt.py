@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from perdure.features.imports.sources.files import SourceFiles
-from perdure.features.imports.sources.items import Nodes, Omission, SourceItem, conversation_of, cut_off, path_to
+from perdure.features.imports.sources.items import Nodes, Omission, SourceItem, conversation_of, find_gap, path_to
 from perdure.features.imports.sources.kinds import wrong_item
-from perdure.features.imports.sources.plain import joined, list_in, object_in, text_in, time_of
+from perdure.features.imports.sources.plain import join_all, list_in, object_in, text_in, time_of
 from perdure.features.imports.sources.streams import each_item, read_newest
 
 FILES = ["conversations*.json"]
@@ -46,7 +46,7 @@ def _conversation(value: Any, name: str, at: datetime) -> Iterator[SourceItem]:
     shown = [(key, object_in(nodes[key].get("message"))) for key in path]
     said = [(key, *_role_and_text(one), time_of(one.get("create_time"))) for key, one in shown]
     yield Omission(HIDDEN, sum(role is None and bool(text) for _, role, text, _ in said))
-    yield cut_off(path, nodes, "parent", lambda node: _role_and_text(object_in(node.get("message")))[1])
+    yield find_gap(path, nodes, "parent", lambda node: _role_and_text(object_in(node.get("message")))[1])
     rows = [(key, role, None, when, text) for key, role, text, when in said if role and text]
     yield conversation_of(_id_of(value), value.get("title"), value.get("create_time"), rows, at, is_whole=True)
 
@@ -73,7 +73,7 @@ def _role_and_text(message: Mapping[str, Any]) -> tuple[str | None, str]:
     role, kind = author.get("role"), content.get("content_type")
     attached = [object_in(one) for one in list_in(metadata.get("attachments"))]
     names = [one.get("name") for one in attached if not str(one.get("mime_type")).startswith("image/")]
-    text = joined([_text_of(content), "\n".join(f"[file {name}]" for name in names if text_in(name))])
+    text = join_all([_text_of(content), "\n".join(f"[file {name}]" for name in names if text_in(name))])
     if kind in _THOUGHTS or metadata.get("is_visually_hidden_from_conversation"):
         return None, text
     if role == "system" and (metadata.get("is_user_system_message") or message.get("weight") == 0):
@@ -87,10 +87,10 @@ def _role_and_text(message: Mapping[str, Any]) -> tuple[str | None, str]:
 def _text_of(content: Mapping[str, Any]) -> str:
     """Return the text of a message's content, with markers in place of pictures and sounds."""
     own = [text_in(content.get(key)) for key in ("title", "text", "result")]
-    return joined([*own, *map(_part, list_in(content.get("parts")))])
+    return join_all([*own, *map(_part_text, list_in(content.get("parts")))])
 
 
-def _shown(reference: re.Match[str]) -> str:
+def _reference_text(reference: re.Match[str]) -> str:
     """Return what ChatGPT shows in the place of a reference: of a thing its name, of a source nothing."""
     kind, _, about = reference[1].partition("\ue202")
     try:
@@ -99,10 +99,10 @@ def _shown(reference: re.Match[str]) -> str:
         return ""
 
 
-def _part(part: Any) -> str:
+def _part_text(part: Any) -> str:
     """Return the text, or the marker, of a part of a message."""
     if not isinstance(part, dict):
-        return _REFERENCE.sub(_shown, text_in(part)).strip()
+        return _REFERENCE.sub(_reference_text, text_in(part)).strip()
     kind = str(part.get("content_type"))
     marker = next((marker for word, marker in _MEDIA.items() if word in kind), f"[{kind}]")
     return text_in(part.get("text")) or marker  # a transcription has a text

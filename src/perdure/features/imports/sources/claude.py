@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from perdure.features.imports.sources.files import SourceFiles
-from perdure.features.imports.sources.items import SourceItem, SourceMemory, conversation_of, cut_off, path_to
+from perdure.features.imports.sources.items import SourceItem, SourceMemory, conversation_of, find_gap, path_to
 from perdure.features.imports.sources.kinds import wrong_item
-from perdure.features.imports.sources.plain import joined, key_of, list_in, object_in, text_in, time_of
+from perdure.features.imports.sources.plain import join_all, key_of, list_in, object_in, text_in, time_of
 from perdure.features.imports.sources.streams import each_item, read_newest
 
 _ABOVE = "parent_message_uuid"
@@ -43,7 +43,7 @@ def _item(value: Any, name: str, at: datetime, *, is_one: bool) -> Iterator[Sour
                 if (text := _text_of(one)) and str(one.get("sender")) in _ROLES
             ]
             if is_tree:
-                yield cut_off(path, nodes, _ABOVE, _text_of)
+                yield find_gap(path, nodes, _ABOVE, _text_of)
             title, created_at = value.get("name"), value.get("created_at")
             yield conversation_of(value.get("uuid"), title, created_at, rows, at, is_whole=True)
         case {"docs": [*_]}:
@@ -56,33 +56,33 @@ def _item(value: Any, name: str, at: datetime, *, is_one: bool) -> Iterator[Sour
 
 def _text_of(message: Mapping[str, Any]) -> str:
     """Return what a message says, with the texts of its attachments and markers for tools and files."""
-    parts = [*map(_part, list_in(message.get("content")))]
+    parts = [*map(_part_text, list_in(message.get("content")))]
     texts = parts if any(parts) else [text_in(message.get("text"))]
     files = [object_in(one) for key in ("attachments", "files") for one in list_in(message.get(key))]
     names = [(text_in(file.get("file_name")), text_in(file.get("extracted_content"))) for file in files]
     texts += [
-        joined([f"[file {name or 'without a name'}]", text]) for name, text in dict.fromkeys(names) if name or text
+        join_all([f"[file {name or 'without a name'}]", text]) for name, text in dict.fromkeys(names) if name or text
     ]
-    return joined(texts)
+    return join_all(texts)
 
 
-def _part(part: Any) -> str:
+def _part_text(part: Any) -> str:
     """Return the text of a message's part, or a note that stands for it; empty for thoughts."""
     match part:
         case str() | {"type": "text", "text": str()}:
             return text_in(part if isinstance(part, str) else part["text"])
         case {"type": "tool_use" | "tool_result", **more}:
-            return f"[tool {more.get('name') or 'result'}: {_shown(more.get('input', more.get('content')))}]"
+            return f"[tool {more.get('name') or 'result'}: {_value_text(more.get('input', more.get('content')))}]"
         case {"type": "image"}:
             return "[image]"
     return ""
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     """Return what a tool got or gave as a text."""
     if isinstance(value, dict):
         return "; ".join(f"{key} = {one}" for key, one in value.items())
-    return joined(map(_part, value)) if isinstance(value, list) else text_in(value)
+    return join_all(map(_part_text, value)) if isinstance(value, list) else text_in(value)
 
 
 def _documents(project: Mapping[str, Any], at: datetime) -> Iterator[SourceMemory]:
@@ -93,7 +93,7 @@ def _documents(project: Mapping[str, Any], at: datetime) -> Iterator[SourceMemor
         if text := text_in(one.get("content")):
             yield SourceMemory(
                 id=key_of(one.get("uuid") or f"{project.get('uuid')} {one.get('filename')}"),
-                text=joined([text_in(one.get("filename")), text]),
+                text=join_all([text_in(one.get("filename")), text]),
                 created_at=time_of(one.get("created_at")) or time_of(project.get("created_at")) or at,
                 tags=tags,
             )

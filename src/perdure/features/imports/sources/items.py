@@ -107,7 +107,7 @@ def path_to(last: Any, nodes: Nodes, field: str) -> list[str]:
     return [*reversed(path)]
 
 
-def cut_off(path: Sequence[str], nodes: Nodes, field: str, says: Callable[[Any], str]) -> Omission:
+def find_gap(path: Sequence[str], nodes: Nodes, field: str, says: Callable[[Any], str]) -> Omission:
     """Return how many messages may be missing above a path whose first message names a parent that is not there."""
     above = nodes[path[0]].get(field) if path else None
     is_cut = isinstance(above, str) and above != ROOT and above not in nodes

@@ -28,7 +28,7 @@ from perdure.features.imports.sources.items import (
     SourceMemory,
 )
 from perdure.features.imports.sources.kinds import missing_file, wrong_item
-from perdure.features.imports.sources.plain import hash_of, joined, key_of, list_in, object_in, text_in, time_of
+from perdure.features.imports.sources.plain import hash_of, join_all, key_of, list_in, object_in, text_in, time_of
 from perdure.features.imports.sources.streams import json_lines, read_each
 
 EMPTY = "lines without a text"
@@ -91,7 +91,7 @@ def _lines(files: SourceFiles, name: str, *, is_own: bool = False) -> Iterator[S
             continue
         key, part = found
         if talk is None or talk.id != key:
-            yield from _whole(talk, _timed(messages, otherwise), is_own=is_own)
+            yield from _with_complete_calls(talk, _fill_times(messages, otherwise), is_own=is_own)
             talk, messages = SourceConversation(id=key, messages=()), []
         if isinstance(part, SourceConversation):
             talk = part
@@ -101,7 +101,7 @@ def _lines(files: SourceFiles, name: str, *, is_own: bool = False) -> Iterator[S
             untimed[said] += 1
             part = replace(part, id=f"untimed {said} {untimed[said]}")
         messages.append(part)
-    yield from _whole(talk, _timed(messages, otherwise), is_own=is_own)
+    yield from _with_complete_calls(talk, _fill_times(messages, otherwise), is_own=is_own)
 
 
 def _line(
@@ -126,7 +126,7 @@ def _line(
         yield _own_memory(value) if is_own else _memory(value, at)
 
 
-def _timed(messages: Sequence[ImportedMessage], otherwise: datetime) -> Sequence[ImportedMessage]:
+def _fill_times(messages: Sequence[ImportedMessage], otherwise: datetime) -> Sequence[ImportedMessage]:
     """Return messages, each without a time with that of the one before, else the first time, else `otherwise`."""
     at = next((message.occurred_at for message in messages if message.occurred_at != NO_TIME), otherwise)
     found = []
@@ -136,13 +136,13 @@ def _timed(messages: Sequence[ImportedMessage], otherwise: datetime) -> Sequence
     return found
 
 
-def _whole(
+def _with_complete_calls(
     talk: SourceConversation | None, messages: Sequence[ImportedMessage], *, is_own: bool
 ) -> Iterator[SourceItem]:
     """Yield a conversation whose calls are each followed by their result, or wait at its end."""
     waiting = _count_unfinished(messages) if is_own else 0
     end = len(messages) - waiting
-    kept = [*_answered(messages[:end]), *messages[end:]]
+    kept = [*_drop_open_calls(messages[:end]), *messages[end:]]
     if lost := sum(len(message.parts) for message in messages) - sum(len(one.parts) for one in kept):
         yield Omission(OPEN_CALLS, lost)
     if talk is not None and (kept or talk.title or is_own):
@@ -159,7 +159,7 @@ def _count_unfinished(messages: Sequence[ImportedMessage]) -> int:
     return results + 1 if is_open and {one.call_id for one in given} <= {call.call_id for call in calls} else 0
 
 
-def _answered(messages: Sequence[ImportedMessage]) -> Iterator[ImportedMessage]:
+def _drop_open_calls(messages: Sequence[ImportedMessage]) -> Iterator[ImportedMessage]:
     """Yield the messages without calls whose result does not follow at once, and without results that have no call."""
     called: set[str] = set()
     open_calls: set[str] = set()
@@ -211,7 +211,7 @@ def _text(value: Any) -> str:
     """Return the text of a message, which may be a list of parts as OpenAI's API has them."""
     if not isinstance(value, list):
         return text_in(value)
-    return joined(
+    return join_all(
         text_in(one) or text_in(object_in(one).get("text")) or f"[{object_in(one).get('type', 'part')}]"
         for one in value
     )

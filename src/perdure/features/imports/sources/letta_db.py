@@ -51,15 +51,15 @@ class _Database:
         names = [one for one in self.columns.get(table, ()) if one not in _SKIPPED]
         if not names or (column and column not in names):
             return []
-        sql = f"SELECT {', '.join(map(_quoted, names))} FROM {_quoted(table)}"
-        sql += f" WHERE {_quoted(column)} = ?" if column else ""
-        if sorting := [_quoted(one) for one in order if one in names]:
+        sql = f"SELECT {', '.join(map(_quote_name, names))} FROM {_quote_name(table)}"
+        sql += f" WHERE {_quote_name(column)} = ?" if column else ""
+        if sorting := [_quote_name(one) for one in order if one in names]:
             sql += f" ORDER BY {', '.join(sorting)}"
         found = [dict(zip(names, row, strict=True)) for row in self.select(sql, (value,) if column else ())]
         return [one for one in found if table == "agents" or not one.get("is_deleted")]
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     """Return the name of a table or column for SQL."""
     return '"{}"'.format(name.replace('"', '""'))
 
@@ -86,7 +86,7 @@ def _read_sqlite(path: Path) -> Iterator[SourceItem]:
         with closing(sqlite3.connect(uri, uri=True, check_same_thread=False)) as connection:
             tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
             columns = {
-                name: [row[1] for row in connection.execute(f"PRAGMA table_info({_quoted(name)})")]
+                name: [row[1] for row in connection.execute(f"PRAGMA table_info({_quote_name(name)})")]
                 for (name,) in tables
             }
             yield from _agents(_Database(columns, connection.execute), path.name)

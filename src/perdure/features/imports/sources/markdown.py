@@ -11,7 +11,7 @@ from perdure.core.errors import InvalidInput
 from perdure.features.imports.sources.files import SourceFiles
 from perdure.features.imports.sources.items import Omission, SourceItem, SourceMemory
 from perdure.features.imports.sources.kinds import missing_file
-from perdure.features.imports.sources.plain import joined, key_of, time_of
+from perdure.features.imports.sources.plain import join_all, key_of, time_of
 
 EMPTY, OTHERS = "files without a text", "files of other kinds"
 FILE_BYTES = 16 << 20
@@ -53,7 +53,7 @@ def read(files: SourceFiles) -> Iterator[SourceItem]:
             seen[place] += 1
             yield SourceMemory(
                 id=key_of(f"{files.identity(name, body)}\n{place}\n{seen[place]}"),
-                text=joined([place, body]),
+                text=join_all([place, body]),
                 created_at=(date and time_of(date[1])) or files.modified_at(name),
                 tags=tuple(_tags(fields)),
                 metadata={"file": PurePosixPath(name).as_posix()},

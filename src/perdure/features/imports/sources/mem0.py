@@ -23,11 +23,11 @@ def read(files: SourceFiles) -> Iterator[SourceItem]:
     """Yield the memories of an export. Raises: InvalidInput."""
     wanted = "file with memories in JSON"
     yield from read_newest(
-        files, JSON, lambda: _spread(each_item(files, JSON, wanted)), _memory, lambda one: one.get("id"), "updated_at"
+        files, JSON, lambda: _flatten(each_item(files, JSON, wanted)), _memory, lambda one: one.get("id"), "updated_at"
     )
 
 
-def _spread(items: Iterator[Item]) -> Iterator[Item]:
+def _flatten(items: Iterator[Item]) -> Iterator[Item]:
     """Yield the items; for an answer of mem0's API, the memories in it and the number of its relations."""
     for value, name, at in items:
         memories = next((one for key in _LISTS if isinstance(one := object_in(value).get(key), list)), None)

@@ -60,6 +60,6 @@ def list_in(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else []
 
 
-def joined(texts: Iterable[str]) -> str:
+def join_all(texts: Iterable[str]) -> str:
     """Return the texts that are not empty, a paragraph each."""
     return "\n\n".join(filter(None, texts))

@@ -20,7 +20,7 @@ _TOOLS = ("tool", "function")
 def read(files: SourceFiles) -> Iterator[SourceItem]:
     """Yield sessions and facts of an export. Raises: InvalidInput."""
     wanted, ends = "file with sessions or facts in JSON", ("expired_at", "invalid_at")
-    yield from read_newest(files, JSON, lambda: _spread(each_item(files, JSON, wanted)), _read, _id_of_fact, *ends)
+    yield from read_newest(files, JSON, lambda: _flatten(each_item(files, JSON, wanted)), _read, _id_of_fact, *ends)
 
 
 def _id_of_fact(item: Mapping[str, Any]) -> Any:
@@ -28,7 +28,7 @@ def _id_of_fact(item: Mapping[str, Any]) -> Any:
     return item.get("uuid") if "fact" in item else None
 
 
-def _spread(items: Iterator[Item]) -> Iterator[Item]:
+def _flatten(items: Iterator[Item]) -> Iterator[Item]:
     """Yield the items, and those of the lists in them."""
     for value, name, at in items:
         lists = [one for key in _LISTS for one in list_in(object_in(value).get(key))]

@@ -99,13 +99,13 @@ def check(job: Mapping[str, Any]) -> dict[str, Any]:
         job: `marker`, a file outside that the server can read and code must not; `processes`, whether it may start any.
     """
     attempts: dict[str, Callable[[], bool]] = {
-        "files": lambda: _refused(lambda: Path(job["marker"]).read_bytes()),
-        "writing": lambda: _refused(lambda: Path(json.__file__).open("r+b").close()),
-        "network": lambda: _refused(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).close()),
-        "identity": lambda: os.geteuid() != 0 and _refused(lambda: os.setuid(0)),
+        "files": lambda: _is_refused(lambda: Path(job["marker"]).read_bytes()),
+        "writing": lambda: _is_refused(lambda: Path(json.__file__).open("r+b").close()),
+        "network": lambda: _is_refused(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).close()),
+        "identity": lambda: os.geteuid() != 0 and _is_refused(lambda: os.setuid(0)),
         "system calls": _namespace_is_refused,
         "memory": lambda: (
-            resource.RLIM_INFINITY not in resource.getrlimit(resource.RLIMIT_AS) and _refused(_enlarge_buffer)
+            resource.RLIM_INFINITY not in resource.getrlimit(resource.RLIMIT_AS) and _is_refused(_enlarge_buffer)
         ),
         "processes": lambda: _can_start_process() == job["processes"],
     }
@@ -118,7 +118,7 @@ def check(job: Mapping[str, Any]) -> dict[str, Any]:
     return {"status": "success", "held": held, "error": ""}
 
 
-def _refused(attempt: Callable[[], object]) -> bool:
+def _is_refused(attempt: Callable[[], object]) -> bool:
     """Whether the attempt fails with an OSError."""
     try:
         attempt()

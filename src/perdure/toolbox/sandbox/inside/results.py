@@ -213,8 +213,7 @@ GROUP_DEPTH = 3
 
 
 def describe_error(error: BaseException, describe_one: Callable[[BaseException], str], depth: int = 0) -> str:
-    """One line about an exception; of a group, `depth` groups deep, with the first of its parts. `describe_one` makes
-    the text of a single exception."""
+    """Describe an exception in one line by `describe_one`; of a group, its first part, `depth` groups deep."""
     text = describe_one(error)
     if not isinstance(error, BaseExceptionGroup) or depth == GROUP_DEPTH:
         return text

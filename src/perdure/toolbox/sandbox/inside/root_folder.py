@@ -76,20 +76,20 @@ def enter_root(readable: Sequence[Path], *, site: Sequence[Path], store: Path | 
     for path in readable:
         _show(root, path)
     for device in DEVICES:
-        _bind(Path(device), _under(root, device), MS_RDONLY | MS_NOSUID | MS_NOEXEC)  # written to all the same
+        _bind(Path(device), _path_below(root, device), MS_RDONLY | MS_NOSUID | MS_NOEXEC)  # written to all the same
     for name in (WORK, PACKAGES, _STORE, _EMPTY):
-        _under(root, name).mkdir(mode=0o755, parents=True)
+        _path_below(root, name).mkdir(mode=0o755, parents=True)
     for number, path in enumerate(site):
-        _bind(path, _under(root, f"{SITE}/{number}"), MS_RDONLY | MS_NOSUID | MS_NODEV)
+        _bind(path, _path_below(root, f"{SITE}/{number}"), MS_RDONLY | MS_NOSUID | MS_NODEV)
     if store is not None:
-        _bind(store, _under(root, _STORE), MS_RDONLY | MS_NOSUID | MS_NODEV)
+        _bind(store, _path_below(root, _STORE), MS_RDONLY | MS_NOSUID | MS_NODEV)
     for name, text in _FILES_TO_WRITE.items():
-        _under(root, name).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        _under(root, name).write_text(text, encoding="utf-8")
-    if not _under(root, "/tmp").exists():  # the interpreter may lie in there
-        _under(root, "/tmp").symlink_to(WORK)
+        _path_below(root, name).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _path_below(root, name).write_text(text, encoding="utf-8")
+    if not _path_below(root, "/tmp").exists():  # the interpreter may lie in there
+        _path_below(root, "/tmp").symlink_to(WORK)
     # Semaphores and shared memory are files there; in the work folder they share its size, and its end.
-    _under(root, "/dev/shm").symlink_to(WORK)
+    _path_below(root, "/dev/shm").symlink_to(WORK)
     os.chdir(root)
     pivot_root(".", ".")
     unmount(".", MNT_DETACH)  # the old root, which lies on top of the new one
@@ -110,7 +110,7 @@ def mount_packages(name: str | None) -> None:
     mount(_EMPTY, _STORE, "", MS_BIND)
 
 
-def _under(root: Path, name: str | Path) -> Path:
+def _path_below(root: Path, name: str | Path) -> Path:
     """Where an absolute path lies below another root folder."""
     return root / str(name).lstrip("/")
 
@@ -127,7 +127,7 @@ def _unused_folder(sources: Sequence[Path]) -> Path:
 def _show(root: Path, path: Path) -> None:
     """Bind a path below the new root. Links on the way are copied, and what they lead to is bound too."""
     for folder in (*reversed(path.parents), path):
-        target = _under(root, folder)
+        target = _path_below(root, folder)
         if folder.is_symlink():
             if not target.is_symlink():
                 target.symlink_to(folder.readlink())
@@ -135,8 +135,8 @@ def _show(root: Path, path: Path) -> None:
             return
         if folder != path:
             target.mkdir(mode=0o755, exist_ok=True)
-    if not _under(root, path).exists():
-        _bind(path, _under(root, path), MS_RDONLY | MS_NOSUID | MS_NODEV)
+    if not _path_below(root, path).exists():
+        _bind(path, _path_below(root, path), MS_RDONLY | MS_NOSUID | MS_NODEV)
 
 
 def _bind(source: Path, target: Path, flags: int) -> None:
