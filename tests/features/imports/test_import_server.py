@@ -293,6 +293,28 @@ async def test_what_was_deleted_or_forgotten_here_does_not_come_back(tmp_path: P
     assert len(passages) == 119 and [one for one in again.left_out if "deleted here" in one]
 
 
+@pytest.mark.parametrize("kind", ["round_robin", "supervisor"])
+@pytest.mark.parametrize("name", ["Ann", "Bob"])
+async def test_an_agent_that_is_made_anew_is_in_its_group_again(name: str, kind: str, tmp_path: Path) -> None:
+    """Also one with whose deletion the group went."""
+    world = full_world(rounds=1)
+    (found,) = world.lists["/v1/groups/"]
+    found["manager_type"] = kind
+    if kind == "supervisor":
+        found["manager_agent_id"] = found["agent_ids"].pop()
+    with serving(world) as url:
+        async with await open_async(tmp_path / "p.db") as perdure:
+            await perdure.imports.run_server(url)
+            (before,) = await perdure.groups.list()
+            await perdure.delete_agent(agent_of(perdure, name).id)
+            await perdure.imports.run_server(url)
+            again = await perdure.imports.run_server(url)
+            (after,) = await perdure.groups.list()
+
+    assert (after.info.agent_ids, after.info.manager_agent_id) == (before.info.agent_ids, before.info.manager_agent_id)
+    assert new_of(again) == {}
+
+
 async def test_another_perdure_server_is_copied(tmp_path: Path) -> None:
     """What one has is what the other one gets, by the same ids; and nothing of it changes the first one."""
     (there := tmp_path / "there").mkdir()

@@ -194,6 +194,17 @@ class LettaWork:
             raise InvalidInput(f"it is of the kind {kind!r:.40}, or not all of its agents are taken")
         agents, key = [context.agents[one] for one in needed], f"letta group {found['id']}"
         known = await context.noted(agents[0], key) is not None
+        if IMPORT_GROUP.functions and not is_companion:
+            here = await context.find("group", found["id"], context.library.groups.get)
+            # A group that is not here went with its manager, if that one is made anew now.
+            is_gone = here is None and any(one in self._made or not context.agents[one] for one in needed)
+            known = here is not None or (known and not is_gone)
+            if here is not None and not self._made.isdisjoint(members):  # members that were deleted here are back
+                before, in_order = here.info.agent_ids, [context.agents[one] for one in members]
+                back = [context.agents[one] for one in members if one in self._made]
+                there = [one for one in in_order if one in before or one in back]
+                await here.update(agent_ids=[*there, *(one for one in before if one not in there)])
+                await context.note(agents[0], key)
         if known or self._dry or not IMPORT_GROUP.functions:
             context.count("groups", new=not known and not is_companion, already=known and not is_companion)
             return
@@ -211,10 +222,7 @@ class LettaWork:
             for one in IMPORT_GROUP(context.library, body, {**manager, "manager_type": kind}, is_companion):
                 await one
 
-        if is_companion:
-            await make()
-        elif await context.find("group", found["id"], context.library.groups.get) is None:  # else it was killed
-            await context.make("group", found["id"], make)
+        await (make() if is_companion else context.make("group", found["id"], make))
         context.count("groups", new=not is_companion)
         await context.note(agents[0], key)
 
