@@ -54,10 +54,7 @@ NO_LABELS: Mapping[str, str] = {}
 
 def changed_fields(form: Mapping[str, str], now: Mapping[str, str], labels: Mapping[str, str] = NO_LABELS) -> set[str]:
     """Return the fields of `now` (the current values) that the sender of a form has changed; all, if the form has no
-    `was`. `labels`: field -> its name for people. Raises: FormConflict: somebody else changed some of them too.
-
-    Raises: FormConflict: somebody else changed some of them too.
-    """
+    `was`. `labels`: field -> its name for people. Raises: FormConflict: somebody else changed some of them too."""
     try:
         sent = json.loads(form.get(WAS, "{}"))
     except ValueError:

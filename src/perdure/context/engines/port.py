@@ -91,7 +91,7 @@ class ContextEngine:
     def after_subagent(
         self, conversation: EngineConversation, agent_id: AgentId, reply: Sequence[str], error: str | None
     ) -> Awaitable[None] | None:
-        """Learn what the other agent said, message by message, or why it said nothing; both empty if nobody waits."""
+        """Learn the messages of the other agent's reply, or the error; neither, if the sender does not wait for one."""
 
     def dispose(self) -> Awaitable[None] | None:
         """Release what the engine holds: the process is about to end."""

@@ -313,14 +313,15 @@ def list_nodes(
         """Return the `rows` argument for a range of entries."""
         return f'rows="{first}"' if first == last else f'rows="{first}..{last}"'
 
-    def render_some(with_title: int, count: int) -> str:
-        """Return the handles of the first nodes, and the line about the others."""
+    def render_handles(with_title: int, count: int) -> str:
+        """Return the title if it is 1, the handles of the first `count` nodes without their texts, and a line about the
+        others."""
         rest = nodes[count:]
         middle = rest[len(rest) // 2].seq if rest else None
         left = rest_hint(rest[0].seq, rest[-1].seq, middle, rows) if rest else ""
-        return _answer(title if with_title else "", *(entry(node, 0) for node in nodes[:count]), left)
+        return _answer(title if with_title else "", *(entry(node, width=0) for node in nodes[:count]), left)
 
-    return render_first_fit((1, 0), len(nodes), render_some, budget) or budget.cut(title)
+    return render_first_fit((1, 0), len(nodes), render_handles, budget) or budget.cut(title)
 
 
 def _answer(*paragraphs: str) -> str:

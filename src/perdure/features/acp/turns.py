@@ -149,10 +149,7 @@ class PromptTurn:
 
 def read_prompt(blocks: Sequence[Any]) -> tuple[str, list[bytes]]:
     """Return (text, images) of a prompt. A linked file is given in the text by its address, an embedded one by its
-    text. Raises: InvalidInput: an unsupported block, or an image that is not base64.
-
-    Raises: InvalidInput: a block that is not taken, or an image that is no base64.
-    """
+    text. Raises: InvalidInput: an unsupported block, or an image that is not base64."""
     texts, images = list[str](), list[str]()
     for block in blocks:
         match block:

@@ -227,7 +227,7 @@ def _matching_rows(
     rows: Sequence[tuple[ExcerptPiece, Any]], conditions: str, skipped: _Skipped
 ) -> list[tuple[ExcerptPiece, Any]]:
     """Return the rows that meet conditions; `skipped` gains the values that can't be compared. Raises: ToolError."""
-    names = dict.fromkeys(path for _, row in rows for path, _ in _leaves(row, "") if path)
+    names = dict.fromkeys(path for _, row in rows for path, _ in _walk_values(row, "") if path)
     tests: list[list[tuple[Callable[[str], bool], str, str]]] = [[]]
     for condition, follows_or in _conditions(conditions):
         sign = _SIGN.search(condition, 1)
@@ -242,7 +242,7 @@ def _matching_rows(
 
     def holds(row: Any, is_named: Callable[[str], bool], sign: str, wanted: str) -> bool:
         """Return whether a value of the row whose path has the name fulfils the condition."""
-        return any(_compare(value, sign, wanted, skipped) for path, value in _leaves(row, "") if is_named(path))
+        return any(_compare(value, sign, wanted, skipped) for path, value in _walk_values(row, "") if is_named(path))
 
     return [row for row in rows if any(all(holds(row[1], *test) for test in one) for one in tests)]
 
@@ -267,15 +267,15 @@ def _name_test(name: str, names: Collection[str]) -> Callable[[str], bool]:
     raise ToolError(f"where: there is no {name[:60]!r}; there is {', '.join(names)[:300] or 'nothing'}")
 
 
-def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+def _walk_values(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield path and value of a value, and of all values in it; items of a list have the path of the list."""
-    yield name, value
+    yield path, value
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _leaves(inner, f"{name}.{key}" if name else key)
+            yield from _walk_values(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list):
         for inner in value:
-            yield from _leaves(inner, name)
+            yield from _walk_values(inner, path)
 
 
 def _compare(value: Any, sign: str, wanted: str, skipped: _Skipped) -> bool:

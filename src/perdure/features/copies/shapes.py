@@ -77,10 +77,7 @@ class CopySide(Protocol):
         """Its tables by name, without the parts of full-text indexes and of partitioned tables."""
 
     def snapshot(self, *, lock: bool) -> AbstractContextManager[None]:
-        """A transaction that reads one moment. `lock`: nobody else writes. Raises: StoreBusy: somebody does.
-
-        Raises: StoreBusy: somebody writes.
-        """
+        """A transaction that reads one moment. `lock`: nobody else writes. Raises: StoreBusy: somebody does."""
 
     def change(self) -> AbstractContextManager[None]:
         """A transaction that writes."""

@@ -95,11 +95,7 @@ def enable_companion(
     tx: Tx, agent_id: AgentId, *, ids: Ids, author: Author, at: datetime, kind: CompanionKind = "sleeptime"
 ) -> Group:
     """Give an agent a companion that shares its blocks, unless it has one; it reads what is said from now on. Raises:
-    NotFound; InvalidInput: the agent is a companion itself; Conflict: its companion is of another kind.
-
-    Raises: NotFound; InvalidInput: the agent is a companion itself; Conflict: it has one that does not reflect as it
-        should.
-    """
+    NotFound; InvalidInput: the agent is a companion itself; Conflict: its companion is of another kind."""
     tx.agents.lock(agent_id)
     agent = tx.agents.get(agent_id)
     group = find_companion(tx, agent_id)

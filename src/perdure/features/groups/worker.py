@@ -138,10 +138,7 @@ class Companions:
 
     async def _begin(self, agent_id: AgentId) -> Pass | None:
         """Begin the pass that is due once the process is idle, or return the one under way; None: none is due. Raises:
-        NotFound, StoreError; CallPostponed: this process begins none any more.
-
-        Raises: NotFound, StoreError; CallPostponed: this process begins none any more.
-        """
+        NotFound, StoreError; CallPostponed: this process begins none any more."""
         ports, store = self._ports, self._ports.store
         if (model := await store.read(self._due_model, agent_id)) is None:
             return None

@@ -119,10 +119,7 @@ class Repository:
 
     async def refuse(self, body: bytes, head: str, said: str) -> bytes:
         """Refuse a push that was taken, and return the answer, which says why. The branch is at `head` again. Raises:
-        GitFailed: it can't be refused, as no hook can run in the folder.
-
-        Raises: GitFailed: it can't be refused, as no hook can run in the folder.
-        """
+        GitFailed: it can't be refused, as no hook can run in the folder."""
         await asyncio.to_thread(_write_refusal, self.folder, head, said)
         data = body.partition(FLUSH + b"PACK")[0] + FLUSH + _EMPTY_PACK  # its objects are here
         out = await self.run(

@@ -36,10 +36,7 @@ class AsyncSnapshots(AsyncPart):
         author: Author | None = None,
     ) -> Snapshot:
         """Take a snapshot of the agent and one conversation (default: its first), as they are now or as a step left
-        them. Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended.
-
-        Raises: NotFound, InvalidInput; ConversationBusy: a run goes on, so there is no state of now.
-        """
+        them. Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended."""
         check_text("note", note)
         if len(note) > NOTE_CHARS:
             raise InvalidInput(f"the note has {len(note):,} characters, the limit is {NOTE_CHARS:,}")

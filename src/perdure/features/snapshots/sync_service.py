@@ -29,10 +29,7 @@ class Snapshots(Part):
         author: Author | None = None,
     ) -> Snapshot:
         """Take a snapshot of the agent and one conversation (default: its first), as they are now or as a step left
-        them. Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended.
-
-        Raises: NotFound, InvalidInput; ConversationBusy: a run goes on, so there is no state of now.
-        """
+        them. Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended."""
         return self._portal.run(self._inner.make(step=step, conversation=conversation, note=note, author=author))
 
     def list(self, *, limit: int = 50, before: int | None = None) -> Sequence[Snapshot]:

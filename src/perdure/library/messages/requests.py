@@ -75,8 +75,7 @@ class AsyncRequests(AsyncAgentPart):
 
     async def prepare(self, request: RunRequest) -> RunRequest:
         """Prepare a request for the engine: with a new run for its messages, pictures in place of links, the handle of
-        its model, and call ids in place of message ids. Raises: InvalidInput, TooMany, ToolError, NotFound,
-        AnswerInvalid, ModelNotFound, StoreError.
+        its model, call ids in place of message ids, an encrypted callback, and a limit of steps for a new turn.
 
         Raises: InvalidInput, TooMany, ToolError, NotFound, AnswerInvalid, ModelNotFound, StoreError.
         """

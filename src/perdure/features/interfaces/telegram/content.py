@@ -53,10 +53,7 @@ async def _read(
     message: telegram.Message, perdure: AsyncPerdure, agent: AsyncAgent, again: Again
 ) -> MessageContent | None:
     """Return the content of a message; None: a kind that is not supported. A file is put into a folder of the agent.
-    `again` calls Telegram, with retries. Raises: InvalidInput: a file is too large or unsupported; TelegramError.
-
-    Raises: InvalidInput: a file is too large or can't be taken; TelegramError.
-    """
+    `again` calls Telegram, with retries. Raises: InvalidInput: a file is too large or unsupported; TelegramError."""
     text = message.text or message.caption or ""
     if message.photo:
         image = await _download(message.photo[-1], again)
