@@ -350,6 +350,7 @@ class FactContract(Contract):
                 assert page == listed
                 return "".join(one.text for one in page)
 
+            assert await store.read(lambda tx: tx.of(Facts).list_by_text(graph.id, "c")) == [facts[2]]
             assert await texts() == "bce"
             assert await texts(states=("active", "archived")) == "bcde"
             assert await texts(states=()) == ""

@@ -124,7 +124,7 @@ async def test_an_agent_can_be_made_of_a_model_alone() -> None:
         ({"model": MODEL, "memory_blocks": [{"label": "", "value": ""}]}, 422, "label"),
         ({"model": MODEL, "memory_blocks": [{"label": "x", "value": "", "limit": 0}]}, 422, "limit"),
         ({"model": MODEL, "memory_blocks": [{"label": "x", "value": ""}] * 2}, 409, "'x'"),
-        ({"model": MODEL, "context_window_limit": 10}, 422, "context_window"),
+        ({"model": MODEL, "context_window_limit": 10}, 422, "context window"),
         ({"model": MODEL, "model_settings": {"temperature": 9}}, 422, "body.model_settings.temperature"),
         ({"model": MODEL, "model_settings": {"reasoning": {"reasoning_effort": "?"}}}, 422, "reasoning_effort"),
         ({"model": MODEL, "tags": "red"}, 422, "body.tags"),

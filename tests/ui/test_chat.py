@@ -21,7 +21,7 @@ from tests.support.servers import Tools, listening, open_library
 from tests.ui.chromium import Seen, needs_chromium, open_page
 from tests.ui.hostile import pay
 from tests.ui.payloads import PAYLOADS
-from tests.ui.test_browser import press_until
+from tests.ui.test_browser import press_until, until
 
 pytestmark = needs_chromium
 MARKDOWN = "# Pears\n\nThe *tree* wants\n\n```python\nprune()\n```\n\nand [care](https://example.org)."
@@ -105,7 +105,7 @@ async def test_an_answer_streams_as_markdown(chromium: Browser, tmp_path: Path) 
         model.go.set()
         await page.wait_for_selector("#messages .assistant:has-text('End.') a.leaves[target=_blank]")
         await page.wait_for_selector("#working", state="hidden")
-        await page.wait_for_function("!loading")
+        await until(page, "!loading")
 
         await page.click("[data-copy-code]")
         await page.wait_for_selector("[data-copy-code]:has-text('Copied')")

@@ -73,8 +73,8 @@ async def test_no_more_is_shown_of_an_entity_than_fits() -> None:
     settings = Settings(model=MODEL, embedding="none", facts="model")
     async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, settings=settings) as perdure:
         agent = await perdure.create_agent("x")
-        for thing in THINGS:
-            await agent.facts.add(f"User likes {thing}.", subject="User", relation="LIKES", object=thing)
+        for number, thing in enumerate(THINGS):
+            await agent.facts.add(f"User likes {thing} {number}.", subject="User", relation="LIKES", object=thing)
         await agent.facts.ingest("I am here.")
 
         assert text_of(model.extraction_requests[-1].messages[0].parts).count("User LIKES") == ENTITY_FACTS

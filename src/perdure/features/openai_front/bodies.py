@@ -67,7 +67,7 @@ class ChatBody(WireRequest):
     messages: Annotated[list[CompletionMessage], MaxItems("imports_per_request"), keywords(minItems=1)]
     stream: bool | None = False
     stream_options: JsonObject | None = None
-    functions: list[Any] | None = None
+    functions: Any = None
     function_call: str | JsonObject | None = None
 
     @property
