@@ -48,7 +48,7 @@ GROUP_COMMIT_S = 0.05
 """CPU seconds after which no further unit joins the transaction: small units share a commit, large ones don't wait for
 each other."""
 READERS = 4
-READER_WAIT_S = 0.1  # then a read opens another connection, which takes 2 ms to read the schema; most reads take less
+READER_WAIT_S = 0.02  # then a read opens another connection, which takes 2 ms to read the schema; most reads take less
 SCRUB_LOOK_S = 0.5
 """How often the caller of a scrub is told how far it is."""
 
