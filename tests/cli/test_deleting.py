@@ -149,6 +149,37 @@ NEXT_STEPS = {
 }
 """Command -> the command that it names at the end."""
 
+JSON_LINES = {
+    "folder list": "name id description created_at updated_at files agents",
+    "folder attach docs ann": "name id description created_at updated_at files agents",
+    "file list": "path name id folder_id status problem size_bytes line_count page_count created_at warnings",
+    "file list docs": "name id folder_id status problem size_bytes line_count page_count created_at warnings",
+    "file list ann": "path name id folder_id status problem size_bytes line_count page_count created_at warnings"
+    " is_open first_line last_line",
+    "folder detach docs ann": "name id description created_at updated_at files agents",
+    "file upload {home}/listing.json --folder docs": "folder folder_id files existing failed skipped",
+    "file delete a.txt docs --yes": "deleted",
+    "folder delete docs --yes": "deleted",
+    "tool attach roll ann": "agent_id attached",
+    "tool detach roll ann": "agent_id detached",
+    "tool delete roll --yes": "deleted",
+    "secret delete TOKEN --yes": "deleted",
+    "mcp refresh raw": "active pending changed missing removed unusable added left_out",
+    "mcp approve raw --yes": "active pending changed missing removed unusable added left_out",
+    "mcp delete raw --yes": "deleted",
+    "plugin remove tidy --yes": "deleted",
+    "note delete tree --global --yes": "deleted",
+    "schedule delete tea --yes": "deleted",
+    "user delete tom --yes": "deleted",
+    "key delete ci --yes": "deleted",
+    "agent cancel ann": "",
+    "agent reset ann --yes": "reset",
+    "conversation import {home}/lines.jsonl ann": "conversation_id imported skipped out_of_order reset",
+    "store verify": "rows owners without_checksum unfinished faults",
+    "store scrub": "seconds",
+}
+"""Command -> the keys of what it prints with --json, or of the first in its list."""
+
 
 @pytest.mark.uses("groups")
 @pytest.mark.uses("notes")
@@ -174,6 +205,23 @@ def test_whatever_takes_away_asks_first_and_says_how_to_undo_it(tmp_path: Path) 
         assert re.search(r"Pass --yes to (delete|forget|reset) the .+ without a prompt", unasked.stderr), name
         done = run_inside(tmp_path, *name.split(), *arguments, "--yes")
         assert (done.returncode, words in done.stderr) == (0, True), (name, done.stderr)
+
+
+@pytest.mark.uses("groups")
+@pytest.mark.uses("notes")
+@pytest.mark.uses("plugins")
+def test_what_changes_something_prints_one_line_for_programs(tmp_path: Path) -> None:
+    """With `--json` it is all that is printed, and says which thing it was."""
+    _store_one_of_each(tmp_path)
+    line = {"role": "user", "text": "Hello.", "occurred_at": "2026-11-20T09:00:00Z"}
+    (tmp_path / "lines.jsonl").write_text(json.dumps(line))
+
+    for command, keys in JSON_LINES.items():
+        done = run_inside(tmp_path, *command.format(home=tmp_path).split(), "--json")
+        assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1), (command, done)
+        printed = json.loads(done.stdout)
+        first = (printed or [{}])[0] if isinstance(printed, list) else printed
+        assert set(first) == set(keys.split()), command
 
 
 def _store_one_of_each(home: Path) -> str:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from perdure.cli.root import nouns, verbs
+import pytest
+from typer.main import get_command
+
+from perdure.cli.app import app
+from perdure.cli.root import Root, nouns, verbs
 from tests.support.programs import run_inside
 
 
@@ -36,6 +40,34 @@ def test_a_noun_names_its_verbs(tmp_path: Path) -> None:
         assert verbs, noun
         assert [verb for verb in verbs if verb not in help.lower()] == []
         assert "..." not in listed.partition("Commands:")[2]
+
+
+WITHOUT_JSON = {
+    "serve": "it runs until it is stopped",
+    "ui": "it runs until it is stopped",
+    "telegram": "it runs until it is stopped",
+    "acp": "its stdout is a protocol",
+    "mcp serve": "its stdout is a protocol",
+    "agent export": "with - it prints the file itself",
+    "archive export": "with - it prints the file itself",
+    "run export": "it prints JSON in any case",
+    "key show": "it prints a key and nothing else",
+    "connect": "it shows a person what it would write, and asks",
+}
+"""Command -> why it has no option --json."""
+
+
+@pytest.mark.uses("access")
+def test_what_prints_something_prints_it_as_json_too() -> None:
+    root = get_command(app)
+    assert isinstance(root, Root)
+    tree = {name: root.get_command(None, name) for name in root.list_commands(None)}
+    commands = {name: one for name, one in tree.items() if not hasattr(one, "commands")}
+    for noun in tree.keys() - commands.keys():
+        commands |= {f"{noun} {verb}": one for verb, one in tree[noun].commands.items()}
+
+    lacking = {name for name, one in commands.items() if not any("--json" in param.opts for param in one.params)}
+    assert lacking == set(WITHOUT_JSON)
 
 
 def test_a_noun_alone_is_no_message(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ def test_a_secret_is_set_from_stdin_listed_and_removed(tmp_path: Path) -> None:
     result = perdure(tmp_path, "secret", "set", "TOKEN", stdin=f"{CANARY}\n")
     assert (result.returncode, result.stdout) == (0, "")
     assert CANARY not in result.stderr
+    printed = perdure(tmp_path, "secret", "set", "TOKEN", "--json", stdin=f"{CANARY}\n")
+    assert (printed.stdout, printed.stderr) == ('{"name": "TOKEN"}\n', "")
     names = run_inside(tmp_path, "secret", "list")
     assert names.stdout.startswith("TOKEN ")
     (output,) = json.loads(run_inside(tmp_path, "secret", "list", "--json").stdout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from perdure.cli.commands.run import Agent, LastAgent, NewProfile, Yes, argument, command, flag, for_work, option
@@ -22,7 +23,7 @@ if for_work(__name__):
         open_agent,
         set_model,
     )
-    from perdure.cli.views.json import agent_shape, conversation_shape, fields, message_shape, model_shape
+    from perdure.cli.views.json import agent_shape, conversation_shape, fields, message_shape, model_shape, reset_shape
     from perdure.cli.views.text import (
         about_conversation,
         agents_view,
@@ -134,7 +135,7 @@ async def load_agents(perdure: AsyncPerdure) -> list[AgentRow]:
     return sorted(rows, key=lambda row: row.used_at, reverse=True)
 
 
-@command("agent reset", json=False, change=True)
+@command("agent reset", change=True)
 async def reset(view: Output, agent: Agent, yes: Yes = False) -> None:
     """Clear an agent's view of its old messages, for good; its memory stays.
 
@@ -143,11 +144,12 @@ async def reset(view: Output, agent: Agent, yes: Yes = False) -> None:
     count = plural(await agent.message_count(), "message")
     question = f"{count} of agent {agent.name!r} will be out of its view, for good; {KEPT}. Reset?"
     work.confirm(view, question, action="reset the agent", yes=yes)
-    view.print(reset_view(await agent.reset()))
+    resets = await agent.reset()
+    view.show({"reset": [reset_shape(one) for one in resets]}, reset_view(resets))
     view.hint(f"This can't be undone; `{chat_command(agent)}` begins anew.")
 
 
-@command("agent cancel", json=False, change=True)
+@command("agent cancel", change=True)
 async def cancel(
     view: Output,
     agent: Agent,
@@ -156,7 +158,8 @@ async def cancel(
     """Cancel the runs of an agent and its waiting calls. No model is called."""
     line = None if conversation is None else (await conversation_named(agent, conversation)).id
     runs = await agent.cancel_all(conversation=line, whole_agent=line is None)
-    view.print(*(f"{run.id}: {'cancelled' if run.ended else 'asked to stop'}" for run in runs))
+    lines = (f"{run.id}: {'cancelled' if run.ended else 'asked to stop'}" for run in runs)
+    view.show([fields(run, "id", "conversation_id", "status") for run in runs], *lines)
     view.hint(f"`{chat_command(agent)}` goes on." if runs else "there is nothing to cancel")
 
 
@@ -283,7 +286,7 @@ async def show_last_turns(
     view.print(*transcript_view(last_turns(entries, turns), agent.name, style="dim"))
 
 
-@command("conversation import", json=False, change=True)
+@command("conversation import", change=True)
 async def import_messages(
     view: Output,
     file: Annotated[str, argument("One JSON object per line, oldest first; - is stdin.", "FILE")],
@@ -309,6 +312,7 @@ async def import_messages(
                 checked=True,
                 progress=lambda done: progress("importing", done, total),
             )
+    view.show(asdict(counts))
     if counts.out_of_order:
         older = f"{counts.out_of_order:,} of them are older than a message above them"
         view.note(f"{older}; the order is the file's.")

@@ -187,7 +187,7 @@ async def export_archives(
     view.hint(f"Exported {count}{'' if file == work.STDIN else where}.")
 
 
-@command("archive import", json=False)
+@command("archive import")
 async def import_archives(
     view: Output,
     file: Annotated[str, argument("A file written by `perdure archive export`; - is stdin.", "FILE")],
@@ -214,6 +214,8 @@ async def import_archives(
                 hint = f"`{chat_command(reader)}` asks an agent that finds them now."
             names = first_names([repr(archive.name) for archive in counts.archives], NAMES_MAX) or "nothing"
             passages = plural(counts.imported, "passage")
+            archives = [fields(archive, "id", "name") for archive in counts.archives]
+            view.show(fields(counts, "imported", "skipped") | {"archives": archives})
             view.hint(f"Imported {passages} into {names}{skipped_text(counts.skipped)}. {hint}")
 
 

@@ -211,7 +211,7 @@ def _conversation_suffix(call: PendingCall, waiting: Sequence[AgentCall]) -> str
     return f" in {call.conversation_id}" if len(conversations) > 1 else ""
 
 
-@command("approval approve", json=False, change=True)
+@command("approval approve", change=True)
 async def approve(
     view: Output,
     perdure: AsyncPerdure,
@@ -228,7 +228,7 @@ async def approve(
     return await session.run_decision(True, call, arguments=arguments)
 
 
-@command("approval deny", json=False, change=True)
+@command("approval deny", change=True)
 async def deny(
     view: Output,
     perdure: AsyncPerdure,

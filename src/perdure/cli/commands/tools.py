@@ -140,30 +140,33 @@ async def test_tool(
     return int(failed)
 
 
-@command("tool attach", json=False, finds="tool", change=True)
+@command("tool attach", finds="tool", change=True)
 async def attach_tool(view: Output, name: ToolName, agent: LastAgent) -> None:
     """Give a tool to an agent."""
     tool = await agent.tools.attach(name)
+    view.show({"agent_id": agent.id, "attached": tool.id})
     for warning in schema_warnings(tool.spec):
         view.note(warning)
     view.hint(f"{agent.name} has {tool.spec.name} from its next answer on: `{chat_command(agent)}`.")
 
 
-@command("tool detach", json=False, finds="tool", change=True)
-async def detach_tool(view: Output, name: ToolName, agent: LastAgent) -> None:
+@command("tool detach", finds="tool", change=True)
+async def detach_tool(view: Output, perdure: AsyncPerdure, name: ToolName, agent: LastAgent) -> None:
     """Detach a tool from an agent."""
-    await agent.tools.detach(name)
-    view.hint(f"{agent.name} has {name} no longer; the tool itself stays.")
+    tool = await perdure.tools.get(name)
+    await agent.tools.detach(tool.id)
+    view.show({"agent_id": agent.id, "detached": tool.id})
+    view.hint(f"{agent.name} has {tool.spec.name} no longer; the tool itself stays.")
 
 
-@command("tool delete", json=False, finds="tool")
+@command("tool delete", finds="tool")
 async def delete_tool(view: Output, perdure: AsyncPerdure, name: ToolName, yes: Yes = False) -> None:
     """Detach a tool from all agents and delete it."""
     tool = await perdure.tools.get(name)
     agents = (await _agents_by_tool(perdure))[tool.spec.name]
     also = f"also for {visible(', '.join(agents))}" if agents else ""
     after = "`perdure tool add FILE.py` makes it again"
-    with deleting(view, f"tool {visible(tool.spec.name)!r}", also, yes=yes, after=after):
+    with deleting(view, f"tool {visible(tool.spec.name)!r}", also, yes=yes, after=after, id_=tool.id):
         await perdure.tools.delete(tool.id)
 
 
@@ -227,7 +230,7 @@ def _example(tool: Tool) -> str:
     return json.dumps({name: samples.get(properties[name].get("type"), "...") for name in required})
 
 
-@command("secret set", json=False)
+@command("secret set")
 async def set_secret(view: Output, name: SecretName, agent: SecretOwner = None, org: Org = None) -> None:
     """Create or change a secret. Its value is asked for, or read from stdin; it is never an argument.
 
@@ -237,6 +240,7 @@ async def set_secret(view: Output, name: SecretName, agent: SecretOwner = None, 
     value = _read_value(name)
     async with open_store(org=org) as perdure:
         await (await _secrets_of(view, perdure, agent, change=True)).set(name, value)
+        view.show({"name": name})
         use = "the custom tools of that agent have it"
         if agent is None:
             use = f"a tool has it where its environment says secret:{name}"
@@ -252,7 +256,7 @@ async def list_secrets(view: Output, perdure: AsyncPerdure, agent: SecretOwner =
     view.hint("`perdure secret set NAME` changes one, `delete NAME` deletes it." if secrets else NO_SECRET)
 
 
-@command("secret delete", json=False, finds="secret")
+@command("secret delete", finds="secret")
 async def delete_secret(
     view: Output, perdure: AsyncPerdure, name: SecretName, agent: SecretOwner = None, org: Org = None, yes: Yes = False
 ) -> None:
@@ -260,7 +264,8 @@ async def delete_secret(
     secrets = await _secrets_of(view, perdure, agent, change=True)
     if name not in [secret.name for secret in await secrets.list()]:
         raise NotFound("secret", name, hint="`perdure secret list` lists them")
-    with deleting(view, f"secret {name!r}", yes=yes, after=f"`perdure secret set {name}` stores a value again"):
+    after = f"`perdure secret set {name}` stores a value again"
+    with deleting(view, f"secret {name!r}", yes=yes, after=after, id_=name):
         await secrets.delete(name)
 
 

@@ -16,8 +16,9 @@ if for_work(__name__):
 
     from perdure.app import forget_mark
     from perdure.cli.session.work import get_agent, has_store, no_store, open_store, progress_bar
+    from perdure.cli.views.json import fields
     from perdure.cli.views.view import Output, plural, visible
-    from perdure.core.errors import PerdureError, StoreDamaged
+    from perdure.core.errors import StoreDamaged
     from perdure.library.perdure import AsyncPerdure
     from perdure.library.upkeep import Comparison
     from perdure.settings import Settings
@@ -27,7 +28,7 @@ _ADVICE = re.compile(r"; `perdure store verify` tells[^;]*$")
 RESTORE = "What was damaged can't be made anew: restore a backup by `perdure restore FILE` (docs/operations.md)."
 
 
-@command("store verify", json=False)
+@command("store verify")
 async def verify(
     view: Output,
     repair: Annotated[bool, flag("--repair", "Rebuild indexes, vectors and counts that differ.")] = False,
@@ -46,8 +47,8 @@ async def verify(
             upkeep = perdure.upkeep
             if problems := await upkeep.find_damage():
                 # Nothing in such a file can be trusted, so nothing else is compared.
-                view.print(*(Text.assemble(("✗ ", "bold red"), visible(problem)) for problem in problems))
-                view.print(Text("The file is damaged.", "bold red"))
+                lines = [Text.assemble(("✗ ", "bold red"), visible(problem)) for problem in problems]
+                view.show({"damage": problems}, *lines, Text("The file is damaged.", "bold red"))
                 view.hint(RESTORE)
                 return 1
             with progress_bar() as progress:
@@ -61,19 +62,23 @@ def _show_comparison(view: Output, comparison: Comparison) -> int:
     """Print what differs, and return the exit code."""
     faults, hint = comparison.faults, view.hint
     rows = sum(owner.rows for owner in comparison.owners)
-    view.print(Text(f"{rows:,} rows of {len(comparison.owners):,} agents and archives were compared."))
+    parts = [Text(f"{rows:,} rows of {len(comparison.owners):,} agents and archives were compared.")]
     counts: defaultdict[tuple[str, str, bool], int] = defaultdict(int)
     for fault in faults:
         counts[fault.owner_id, fault.text, fault.repaired] += fault.count
     for (owner_id, text, repaired), count in counts.items():
         sign, style = ("✓ repaired", "green") if repaired else ("✗", "bold red")
-        view.print(Text.assemble((f"{sign} ", style), f"{owner_id}: {count:,} {text}"))
+        parts.append(Text.assemble((f"{sign} ", style), f"{owner_id}: {count:,} {text}"))
     if comparison.unfinished:
-        view.print(Text("A full-text index is being made anew, and is not done.", "bold red"))
+        parts.append(Text("A full-text index is being made anew, and is not done.", "bold red"))
+    elif not faults:
+        parts.append(Text("All agrees.", style="green"))
+    shape = fields(comparison, "without_checksum") | {"rows": rows, "owners": len(comparison.owners)}
+    listed = [fields(fault, "owner_id", "kind", "text", "count", "repaired") for fault in faults]
+    view.show(shape | {"unfinished": sorted(comparison.unfinished), "faults": listed}, *parts)
+    if comparison.unfinished:
         hint("`perdure store verify --repair` goes on with it.")
         return 1
-    if not faults:
-        view.print(Text("All agrees.", style="green"))
     if comparison.without_checksum:
         older = f"{comparison.without_checksum:,} older rows have no checksum"
         hint(f"{older}: `perdure store verify --repair` gives them one.")
@@ -84,7 +89,7 @@ def _show_comparison(view: Output, comparison: Comparison) -> int:
     return int(any(not fault.repaired for fault in faults))
 
 
-@command("store scrub", json=False, lacks="nothing to scrub")
+@command("store scrub", lacks="nothing to scrub")
 async def scrub(view: Output, perdure: AsyncPerdure) -> None:
     """Remove every trace of what was deleted from the indexes, the free space of the database and its log.
 
@@ -93,11 +98,13 @@ async def scrub(view: Output, perdure: AsyncPerdure) -> None:
     began = time.monotonic()
     with progress_bar() as progress:
         await perdure.upkeep.scrub(progress)
-    view.print(f"Written anew in {time.monotonic() - began:.1f} s: nothing that was deleted is left in it.")
+    seconds = time.monotonic() - began
+    done = f"Written anew in {seconds:.1f} s: nothing that was deleted is left in it."
+    view.show({"seconds": round(seconds, 3)}, done)
     view.hint("Backups and copies keep what was in the store when they were made.")
 
 
-@command("store reindex", json=False, lacks="nothing to embed")
+@command("store reindex", lacks="nothing to embed")
 async def reindex(
     view: Output,
     perdure: AsyncPerdure,
@@ -122,11 +129,13 @@ async def reindex(
         raise
     rate = result.made / max(time.monotonic() - start, 0.001)
     now = f", {result.made:,} of them now ({rate:,.0f} a second)" if result.made > 0 else ""
-    texts = plural(sum(scope.scope.row_count for scope in result.counts), "text")
-    view.print(f"{texts} with a vector of {result.model}{now}.")
+    texts = sum(scope.scope.row_count for scope in result.counts)
     failed = [scope for scope in result.counts if scope.failed]
+    failures = [fields(scope, "failed", "failure", owner_id="scope.owner_id") for scope in failed]
+    shape = {"texts": texts, "failures": failures} | fields(result, "model", "made")
+    view.show(shape, f"{plural(texts, 'text')} with a vector of {result.model}{now}.")
     for scope in failed:
-        view.error(PerdureError(f"{scope.failed:,} of {scope.scope.owner_id} could not be embedded: {scope.failure}"))
+        view.note(f"{scope.failed:,} of {scope.scope.owner_id} could not be embedded: {scope.failure}")
     if failed:
         view.hint("They are found by their words; `perdure store reindex` tries them again.")
     return int(bool(failed))

@@ -342,19 +342,18 @@ def confirm(view: Output, question: str, *, action: str, yes: bool) -> None:
 
 
 @contextmanager
-def deleting(view: Output, what: str, more: str = "", *, yes: bool, after: str = "", id_: str = "") -> Iterator[None]:
+def deleting(view: Output, what: str, more: str = "", *, id_: str, yes: bool, after: str = "") -> Iterator[None]:
     """Ask before the block deletes something for good, and say afterwards that it was deleted.
 
     Args:
         what: names the thing, such as "agent 'Ada'"; `more`: what stays, or who loses it too, for the question.
         after: advice for afterwards; by default `more`.
-        id_: what programs get as the deleted id; empty: they get nothing.
+        id_: what programs get as the deleted id.
     """
     question = f"{what[0].upper()}{what[1:]} will be gone for good{more and f'; {more}'}. Delete?"
     confirm(view, question, action=f"delete the {what}", yes=yes)
     yield
-    if id_:
-        view.show({"deleted": id_})
+    view.show({"deleted": id_})
     advice = after or more
     view.hint(f"Deleted {what}. This can't be undone{advice and f'; {advice}'}.")
 

@@ -58,12 +58,12 @@ async def list_orgs(view: Output, access: Access) -> None:
     view.show([fields(one, "id", "name", "created_at", "deleted_at") for one in found], *lines)
 
 
-@command("org delete", json=False)
+@command("org delete")
 async def delete_org(view: Output, access: Access, name: OrgName, yes: Yes = False) -> None:
     """Delete an organisation with everything in it, for good. Its keys stop working at once."""
     found = await access.organisation(name)
     what, helps = f"organisation {visible(found.name)!r}", "`perdure store scrub` empties free space too"
-    with deleting(view, what, "its users, keys, agents and files too", yes=yes, after=helps):
+    with deleting(view, what, "its users, keys, agents and files too", yes=yes, after=helps, id_=found.id):
         await access.delete_organisation(found.id)
         view.show_status(f"removing; servers may know its keys for {LAST_WRITES_S:g} seconds…")
         await access.remove_organisation(found.id, Settings.from_environment())
@@ -112,11 +112,11 @@ async def list_users(view: Output, access: Access, org: Org = None) -> None:
         view.hint("There are no users yet: `perdure user create NAME` makes one.")
 
 
-@command("user delete", json=False)
+@command("user delete")
 async def delete_user(view: Output, access: Access, name: UserName, org: Org = None, yes: Yes = False) -> None:
     """Delete a user with the user's keys."""
     found = await access.user(name)
-    with deleting(view, f"user {visible(found.name)!r}", "the user's keys too", yes=yes):
+    with deleting(view, f"user {visible(found.name)!r}", "the user's keys too", yes=yes, id_=found.id):
         await access.delete_user(found.id)
 
 
@@ -167,11 +167,11 @@ async def revoke_key(view: Output, access: Access, key: KeyName, org: Org = None
     view.hint(f"Revoked {visible(found.name)!r}; servers refuse it within seconds.")
 
 
-@command("key delete", json=False)
+@command("key delete")
 async def delete_key(view: Output, access: Access, key: KeyName, org: Org = None, yes: Yes = False) -> None:
     """Delete an API key with its line in the list. A store without any keys is open to this machine again."""
     found = await access.key(key)
-    with deleting(view, f"key {visible(found.name)!r}", "servers refuse it within seconds", yes=yes):
+    with deleting(view, f"key {visible(found.name)!r}", "servers refuse it within seconds", yes=yes, id_=found.id):
         is_guarded = await access.delete_key(found.id)
     if not is_guarded:
         view.note("That was the last key: a server on loopback is now open to every program of this machine.")

@@ -10,6 +10,7 @@ from perdure.cli.commands.run import Agent, Org, argument, command, flag, for_wo
 if for_work(__name__):
     from perdure.cli.session import work
     from perdure.cli.session.agent_choice import chat_command
+    from perdure.cli.views.json import fields
     from perdure.cli.views.view import Output, plural
     from perdure.features.agent_files.exporting import export_text
     from perdure.features.agent_files.importing import Import, ImportOptions
@@ -40,7 +41,7 @@ async def export_agent(
     view.hint(f"Exported {agent.name!r}{where}. Other archives than its own are not in it: `perdure archive export`.")
 
 
-@command("agent import", json=False)
+@command("agent import")
 async def import_agents(
     view: Output,
     file: Annotated[str, argument("An agent file (.af); - is stdin.", "FILE")],
@@ -60,5 +61,6 @@ async def import_agents(
             if several := await work.describe_same_name(perdure, name):
                 view.note(f"{several[0]} now: {several[1]}. Commands that change or delete one need its id.")
         names = ", ".join(repr(agent.name) for agent in agents)
+        view.show({"agents": [fields(agent, "id", "name") for agent in agents], "warnings": importer.warnings})
         talks = f"`{chat_command(agents[0])}` talks to it" if org is None else "the organisation's keys reach it"
         view.hint(f"Imported {plural(len(agents), 'agent')}: {names}; {talks}.")

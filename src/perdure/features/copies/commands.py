@@ -108,7 +108,7 @@ async def migrate_db(
     view.hint(f"{use}{key} The old store is unchanged: keep it until you have looked at the new one.")
 
 
-@command("store split", json=False)
+@command("store split")
 async def split(
     view: Output, parts: Annotated[int, option("How many parts of each table: 2 to 256.", "N")] = 16
 ) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from perdure.cli.commands.run import LastAgent, Yes, agent_option, argument, command, for_work, option
 
@@ -19,6 +19,7 @@ if for_work(__name__):
 
     from perdure.cli.session.agent_choice import chat_command
     from perdure.cli.session.work import deleting, get_agent, load_all, open_store, progress_bars
+    from perdure.cli.views.json import fields
     from perdure.cli.views.view import Output, fold, plural, visible
     from perdure.core.errors import InvalidInput, NotFound, StoreError
     from perdure.core.ids import FileId
@@ -37,49 +38,50 @@ NAMES_MAX = 12  # of skipped or failed files
 PROBLEM_CHARS = 160
 
 
-@command("folder list", json=False, none=NO_FOLDER)
+@command("folder list", none=NO_FOLDER)
 async def list_folders(view: Output, perdure: AsyncPerdure) -> None:
     """List the folders of files."""
-    rows = await load_all(perdure.folders.list)
-    for folder in rows:
-        view.print(await _folder_line(folder))
+    rows = [await _folder_row(folder) for folder in await load_all(perdure.folders.list)]
+    view.show([shape for shape, _ in rows], *(line for _, line in rows))
     view.hint("`perdure file list FOLDER` lists its files." if rows else NO_FOLDER)
 
 
-@command("folder attach", json=False, finds="folder", change=True)
+@command("folder attach", finds="folder", change=True)
 async def attach_folder(view: Output, perdure: AsyncPerdure, folder: FolderName, agent: LastAgent) -> None:
     """Let an agent read a folder."""
     await agent.files.attach(folder, open_files=False)
-    view.print(await _folder_line(await perdure.folders.get(folder)))
+    view.show(*await _folder_row(await perdure.folders.get(folder)))
     view.hint(f"{agent.name} reads it: `{chat_command(agent)}`.")
 
 
-@command("folder detach", json=False, finds="folder", change=True)
+@command("folder detach", finds="folder", change=True)
 async def detach_folder(view: Output, perdure: AsyncPerdure, folder: FolderName, agent: LastAgent) -> None:
     """Detach a folder from an agent."""
     await agent.files.detach(folder)
-    view.print(await _folder_line(await perdure.folders.get(folder)))
+    view.show(*await _folder_row(await perdure.folders.get(folder)))
     view.hint(f"{agent.name} has it no longer; the folder itself stays.")
 
 
-@command("folder delete", json=False, finds="folder")
+@command("folder delete", finds="folder")
 async def delete_folder(view: Output, perdure: AsyncPerdure, folder: FolderName, yes: Yes = False) -> None:
     """Delete a folder with its files, for good."""
     target = await perdure.folders.get(folder)
     what = f"folder {target.name!r} with {plural(target.info.file_count, 'file')}"
     also = f"also for {plural(len(await target.agents()), 'agent')}"
-    with deleting(view, what, also, yes=yes, after=UPLOAD_AGAIN):
+    with deleting(view, what, also, yes=yes, after=UPLOAD_AGAIN, id_=target.id):
         await perdure.folders.delete(target.id)
 
 
-async def _folder_line(folder: AsyncFolder) -> str:
-    """A folder, how many files are in it, and how many agents read it."""
-    info, agents = folder.info, plural(len(await folder.agents()), "agent")
+async def _folder_row(folder: AsyncFolder) -> tuple[dict[str, Any], str]:
+    """A folder for programs, and for people: how many files are in it, and how many agents read it."""
+    info, agents = folder.info, await folder.agents()
     about = f" · {fold(info.description, 60)}" if info.description else ""
-    return visible(f"{folder.name} · {plural(info.file_count, 'file')} · {agents}{about}")
+    line = f"{folder.name} · {plural(info.file_count, 'file')} · {plural(len(agents), 'agent')}{about}"
+    shape = fields(info, "name", "id", "description", "created_at", "updated_at", files="file_count")
+    return shape | {"agents": list(agents)}, visible(line)
 
 
-@command("file upload", json=False)
+@command("file upload")
 async def upload(
     view: Output,
     paths: Annotated[list[Path], argument("Files, or whole directories.", "PATH...")],
@@ -109,14 +111,14 @@ async def upload(
         files, failures, existing = await _upload(target, selected, encoding, view)
         if reader is not None:
             await reader.files.attach(target.id, open_files=len(selected) == 1)
-        _report(view, files, failures, skipped, existing)
+        _report(view, target, files, failures, skipped, existing)
         if any(file.status == "completed" for file in files):
             to_read = f"`perdure folder attach {shlex.quote(target.name)} AGENT` lets an agent read them."
             view.hint(to_read if reader is None else f"Ask about them: `perdure chat {shlex.quote(reader.name)}`.")
         return int(bool(failures))
 
 
-@command("file list", json=False, lacks="`perdure file upload` makes one")
+@command("file list", lacks="`perdure file upload` makes one")
 async def list_files(
     view: Output,
     perdure: AsyncPerdure,
@@ -127,9 +129,8 @@ async def list_files(
     """List the files of a folder, or of all folders, and the progress of each."""
     if name is None:
         folders = await load_all(perdure.folders.list)
-        for folder in folders:
-            for file in await load_all(folder.files):
-                view.print(visible(f"{folder.name}/{file.name} · {_state(file)}"))
+        rows = [(f"{folder.name}/{file.name}", file) for folder in folders for file in await load_all(folder.files)]
+        view.show([_file_shape(file) | {"path": path} for path, file in rows], *(_file_line(*row) for row in rows))
         view.hint("`perdure folder attach FOLDER AGENT` lets an agent read one." if folders else NO_FOLDER)
         return
     try:
@@ -139,17 +140,20 @@ async def list_files(
             agent = await get_agent(view, perdure, name)
         except NotFound:
             raise error from None
+        shapes, lines = [], []
         for reading in await agent.files.list(limit=10_000):
-            lines = f" · open, lines {reading.first_line}-{reading.last_line}" if reading.is_open else ""
-            view.print(visible(f"{reading.path} · {_state(reading.file)}{lines}"))
+            shapes.append(_file_shape(reading.file) | fields(reading, "path", "is_open", "first_line", "last_line"))
+            part = f" · open, lines {reading.first_line}-{reading.last_line}" if reading.is_open else ""
+            lines.append(_file_line(reading.path, reading.file) + part)
+        view.show(shapes, *lines)
         view.hint(f"Ask about them: `{chat_command(agent)}`.")
         return
-    for file in await load_all(folder.files):
-        view.print(visible(f"{file.name} · {_state(file)}"))
+    files = await load_all(folder.files)
+    view.show([_file_shape(file) for file in files], *(_file_line(file.name, file) for file in files))
     view.hint(f"`perdure folder attach {shlex.quote(folder.name)} AGENT` lets an agent read them.")
 
 
-@command("file delete", json=False, finds="file")
+@command("file delete", finds="file")
 async def delete_file(
     view: Output,
     perdure: AsyncPerdure,
@@ -160,7 +164,8 @@ async def delete_file(
     """Delete a file of a folder, for good."""
     owner = await perdure.folders.get(folder)
     target = await owner.file(file)
-    with deleting(view, f"file {target.name!r} of folder {owner.name!r}", yes=yes, after=UPLOAD_AGAIN):
+    what = f"file {target.name!r} of folder {owner.name!r}"
+    with deleting(view, what, yes=yes, after=UPLOAD_AGAIN, id_=target.id):
         await owner.delete_file(target.id)
 
 
@@ -216,26 +221,42 @@ async def _wait(folder: AsyncFolder, ids: Sequence[FileId], progress: Progress) 
 
 
 def _report(
-    view: Output, files: Sequence[File], failures: Sequence[str], skipped: Sequence[UploadEntry], existing: int
+    view: Output,
+    folder: AsyncFolder,
+    files: Sequence[File],
+    failures: Sequence[str],
+    skipped: Sequence[UploadEntry],
+    existing: int,
 ) -> None:
     """Print how many files were read, which failed, which were skipped, and how many existed already."""
     done = [file for file in files if file.status == "completed"]
     lines, pages = sum(file.line_count for file in done), sum(file.page_count for file in done)
     size = f"{lines:,} lines" + (f", {pages:,} pages" if pages else "")
     size += f"; {existing:,} of the files there already" if existing else ""
-    view.print(f"{plural(len(done), 'file')} done ({size}), {len(failures)} failed, {len(skipped)} skipped.")
+    shape = {"folder": folder.name, "folder_id": folder.id, "files": [_file_shape(file) for file in done]}
+    rest = {"existing": existing, "failed": list(failures), "skipped": list(map(str, skipped))}
+    line = f"{plural(len(done), 'file')} done ({size}), {len(failures)} failed, {len(skipped)} skipped."
+    view.show(shape | rest, line)
     notes = [f"{file.name}: {warning}" for file in done for warning in file.warnings]
     for kind, items in (("failed", failures), ("skipped", [str(entry) for entry in skipped]), ("note", notes)):
         for item in items[:NAMES_MAX]:
-            line = f"{kind}: {fold(visible(item), PROBLEM_CHARS)}"
-            if kind == "failed":
-                view.error(InvalidInput(line))
-            else:
-                view.hint(line)
+            show = view.note if kind == "failed" else view.hint
+            show(f"{kind}: {fold(visible(item), PROBLEM_CHARS)}")
         if len(items) > NAMES_MAX:
             view.hint(f"... and {len(items) - NAMES_MAX} more {kind}.")
     if failures:
         view.hint("Upload those again once that is mended; the others stay as they are.")
+
+
+def _file_shape(file: File) -> dict[str, Any]:
+    """A file as `--json` prints it."""
+    names = ("name", "id", "folder_id", "status", "problem", "size_bytes", "line_count", "page_count", "created_at")
+    return fields(file, *names) | {"warnings": list(file.warnings)}
+
+
+def _file_line(path: str, file: File) -> str:
+    """A file by its path, and how far it is."""
+    return visible(f"{path} · {_state(file)}")
 
 
 def _state(file: File) -> str:

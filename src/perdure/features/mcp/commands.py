@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
 
 import typer
 
@@ -19,7 +21,7 @@ if for_work(__name__):
     from perdure.core.secrets import REFERENCE
     from perdure.core.text.line_diff import unified_diff
     from perdure.features.mcp.units import ToolsByStatus
-    from perdure.features.mcp.values import InvalidEntry, McpTool, ToolDefinition
+    from perdure.features.mcp.values import InvalidEntry, McpServer, McpTool, ToolDefinition
     from perdure.library.perdure import AsyncPerdure
 
 Server = Annotated[str, argument("Its name or id.", "SERVER")]
@@ -28,7 +30,7 @@ NO_SERVER = "There are no MCP servers yet: `perdure mcp add NAME --url URL` regi
 NAMES_MAX = 8
 
 
-@command("mcp add", json=False)
+@command("mcp add")
 async def add_server(
     view: Output,
     name: Annotated[str, argument("Name of the server; its tools' names begin with it.", "NAME")],
@@ -87,6 +89,7 @@ async def add_server(
         view.hint(f"Registered {visible(name)} with {plural(len(tools), 'tool')}{listing}.")
         for entry in state.server.left_out:
             view.hint(_left_out_line(entry))
+        view.show(_server_shape(state.server, state.tools))
         if tools:
             view.hint(f"`perdure tool attach {visible(tools[0])} AGENT` gives an agent one of them.")
 
@@ -96,9 +99,8 @@ async def list_servers(view: Output, perdure: AsyncPerdure) -> None:
     """List the servers and the state of each."""
     shapes, lines = [], []
     for server in await perdure.mcp.list():
-        names = ("name", "id", "transport", "place", "trusted", "private", "listed_at", "failure")
-        counts = Counter(tool.status for tool in await perdure.mcp.tools(server.id))
-        shapes.append({**fields(server, *names), "left_out": len(server.left_out), "tools": counts})
+        shapes.append(_server_shape(server, await perdure.mcp.tools(server.id)))
+        counts = shapes[-1]["tools"]
         text = plural(counts.total(), "tool")
         if waiting := counts["pending"] + counts["changed"]:
             text += f", {waiting} to approve"
@@ -110,6 +112,13 @@ async def list_servers(view: Output, perdure: AsyncPerdure) -> None:
         lines.append(visible(f"{server.name}  {server.transport}  {server.place}  {text}"))
     view.show(shapes, *lines)
     view.hint("`perdure mcp show SERVER` lists the tools of one." if shapes else NO_SERVER)
+
+
+def _server_shape(server: McpServer, tools: Sequence[McpTool]) -> dict[str, Any]:
+    """A server as `--json` prints it, with the number of its tools in each state."""
+    names = ("name", "id", "transport", "place", "trusted", "private", "listed_at", "failure")
+    counts = Counter(tool.status for tool in tools)
+    return {**fields(server, *names), "left_out": len(server.left_out), "tools": counts}
 
 
 @command("mcp show", finds="MCP server")
@@ -132,11 +141,12 @@ def _tool_line(tool: McpTool) -> str:
     return visible(f"{tool.local_name}  {tool.status}  {tool.problem or about}")
 
 
-@command("mcp refresh", json=False, finds="MCP server")
+@command("mcp refresh", finds="MCP server")
 async def refresh(view: Output, perdure: AsyncPerdure, server: Server) -> None:
     """Connect to a server and read its tools again."""
     view.show_status(f"connecting to {server}…")
     tools = await perdure.mcp.refresh(server)
+    view.show(asdict(tools))
     view.hint(_summary(tools))
     for entry in tools.left_out:
         view.hint(_left_out_line(entry))
@@ -144,7 +154,7 @@ async def refresh(view: Output, perdure: AsyncPerdure, server: Server) -> None:
         view.hint(f"`perdure mcp approve {server}` shows and approves what waits.")
 
 
-@command("mcp approve", json=False, finds="MCP server")
+@command("mcp approve", finds="MCP server")
 async def approve(
     view: Output,
     perdure: AsyncPerdure,
@@ -169,21 +179,24 @@ async def approve(
     else:
         waiting = [tool for tool in all_tools if tool.status not in ("active", "unusable")]
     if not waiting:
+        view.show(asdict(ToolsByStatus(active=tuple(tool.name for tool in all_tools if tool.status == "active"))))
         view.hint("Nothing waits for approval.")
         return
     for tool in waiting:
         view.print(visible(f"{tool.local_name}: {tool.status}"), *map(visible, difference(tool)))
     confirm(view, f"Approve {plural(len(waiting), 'tool')}?", action="approve these differences", yes=yes)
     expected = {tool.name: tool.seen.digest for tool in waiting if tool.seen is not None}
-    view.hint(_summary(await perdure.mcp.approve(server, [tool.name for tool in waiting], expected=expected)))
+    approved = await perdure.mcp.approve(server, [tool.name for tool in waiting], expected=expected)
+    view.show(asdict(approved))
+    view.hint(_summary(approved))
 
 
-@command("mcp delete", json=False, finds="MCP server")
+@command("mcp delete", finds="MCP server")
 async def delete(view: Output, perdure: AsyncPerdure, server: Server, yes: Yes = False) -> None:
     """Delete a server and its tools, also from all agents."""
     state = await perdure.mcp.get(server)
     what = f"MCP server {visible(state.server.name)!r} with {plural(len(state.tools), 'tool')}"
-    with deleting(view, what, yes=yes, after="`perdure mcp add` registers it again"):
+    with deleting(view, what, yes=yes, after="`perdure mcp add` registers it again", id_=state.server.id):
         await perdure.mcp.remove(state.server.id)
 
 

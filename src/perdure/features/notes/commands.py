@@ -136,7 +136,7 @@ async def restore_note(view: Output, perdure: AsyncPerdure, note: NoteId, where:
     view.show(note_shape(await notes.restore(found.id)), Text(f"{visible(found.title)} is found again."))
 
 
-@command("note delete", json=False, finds="note")
+@command("note delete", finds="note")
 async def delete_note(view: Output, perdure: AsyncPerdure, note: NoteId, where: NotePlace, yes: Yes = False) -> None:
     """Delete a note."""
     notes, found = await _find_note(perdure, note, where)
@@ -144,6 +144,7 @@ async def delete_note(view: Output, perdure: AsyncPerdure, note: NoteId, where: 
     question = f"N{what[1:]} will be gone until it is undone. Delete?"
     confirm(view, question, action=f"delete the {what}", yes=yes)
     correction = await notes.delete(found.id)
+    view.show({"deleted": found.id})
     view.hint(f"Deleted {what}. `perdure undo {correction.agent_id} {correction.number}` brings it back.")
 
 

@@ -41,7 +41,7 @@ async def show_plugin(view: Output, perdure: AsyncPerdure, name: Name) -> None:
     view.show(PluginShape.make(contents), *map(visible, contents_lines(contents)))
 
 
-@command("plugin install", json=False)
+@command("plugin install")
 async def install(
     view: Output,
     perdure: AsyncPerdure,
@@ -60,6 +60,7 @@ async def install(
     before = "" if contents.installed is None else f" in place of {contents.installed or 'the one that is there'}"
     confirm(view, f"Install {visible(contents.name)}{visible(before)}?", action="install the plug-in", yes=yes)
     done = await perdure.plugins.install(source, expected=contents.digest)
+    view.show(PluginShape.make(done))
     view.hint(f"Installed {visible(done.name)}. {AT_START if done.record.hooks else ''}".strip())
     for server in done.record.servers:
         view.hint(
@@ -67,24 +68,26 @@ async def install(
         )
 
 
-@command("plugin enable", json=False, finds="plug-in")
+@command("plugin enable", finds="plug-in")
 async def enable(view: Output, perdure: AsyncPerdure, name: Name) -> None:
     """Enable a plug-in again."""
     contents = await perdure.plugins.enable(name)
+    view.show(PluginShape.make(contents))
     view.hint(f"{visible(contents.name)} is in use. {AT_START if contents.record.hooks else ''}".strip())
 
 
-@command("plugin disable", json=False, finds="plug-in")
+@command("plugin disable", finds="plug-in")
 async def disable(view: Output, perdure: AsyncPerdure, name: Name) -> None:
     """Disable a plug-in; its files stay."""
     contents = await perdure.plugins.disable(name)
+    view.show(PluginShape.make(contents))
     view.hint(f"{visible(contents.name)} is disabled. `perdure plugin enable {visible(name)}` uses it again.")
 
 
-@command("plugin remove", json=False, finds="plug-in")
+@command("plugin remove", finds="plug-in")
 async def remove(view: Output, perdure: AsyncPerdure, name: Name, yes: Yes = False) -> None:
     """Remove a plug-in with all that it brought."""
-    with deleting(view, f"plug-in {visible(name)!r} with all that it brought", yes=yes, after=AGAIN):
+    with deleting(view, f"plug-in {visible(name)!r} with all that it brought", yes=yes, after=AGAIN, id_=name):
         await perdure.plugins.remove(name)
 
 

@@ -151,12 +151,12 @@ async def cancel_schedule(view: Output, perdure: AsyncPerdure, schedule: Name) -
     view.show(schedule_shape(cancelled, (await perdure.agent(found.agent_id)).name), line)
 
 
-@command("schedule delete", json=False, finds="schedule")
+@command("schedule delete", finds="schedule")
 async def delete_schedule(view: Output, perdure: AsyncPerdure, schedule: Name, yes: Yes = False) -> None:
     """Delete a schedule with its past."""
     found = await _find_schedule(perdure, schedule)
     what = f"schedule {visible(found.name or found.id)!r} with its past"
-    with deleting(view, what, "what it sent stays in the history", yes=yes):
+    with deleting(view, what, "what it sent stays in the history", yes=yes, id_=found.id):
         await perdure.schedules.delete(found.id)
 
 
