@@ -15,7 +15,7 @@ INSTALL_PINS := $(PIP) install --require-hashes --no-deps
 INSTALL_PERDURE := $(PIP) install --quiet --no-deps --no-build-isolation --editable .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run local test check docs format faults letta-code bench pins release-check clean
+.PHONY: help setup run local test test-all check docs format faults letta-code bench pins release-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,7 +30,10 @@ local: .venv/.run-stamp ## install llama.cpp (35 MB), for models of your own
 setup: .venv/.dev-stamp ## make .venv with all that checks and tests need
 
 # Three processes on two cores: a fifth of a process's time is waiting for others.
-test: .venv/.dev-stamp ## run the tests; ARGS="-k name" for some of them
+test: .venv/.dev-stamp ## run all but the slow tests; ARGS="-k name" for some of them
+	@$(BIN)/pytest -n 3 --dist worksteal -m "not slow" $(ARGS)
+
+test-all: .venv/.dev-stamp ## run all tests, as continuous integration does
 	@$(BIN)/pytest -n 3 --dist worksteal $(ARGS)
 
 check: .venv/.dev-stamp ## lint, formatting, types, the size of the code, and the path of a message
@@ -39,7 +42,7 @@ check: .venv/.dev-stamp ## lint, formatting, types, the size of the code, and th
 	@$(BIN)/mypy --strict
 	@$(BIN)/python -m tests.docs.example_types
 	@$(BIN)/python scripts/house.py
-	@$(BIN)/pytest -n 0 -q tests/test_hops.py
+	@$(BIN)/pytest -n 0 -q tests/test_architecture.py tests/test_hops.py
 
 docs: .venv/.dev-stamp ## build the documentation as a site in site/
 	@$(BIN)/python -m scripts.build_site

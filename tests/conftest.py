@@ -88,11 +88,14 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return True if missing(collection_path) else None
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses by these marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests that say which features they use, and of those one is not there."""
+    """Mark what needs Chromium or PostgreSQL as slow, and skip the tests of features that are not there."""
     from tests.support.features import is_there
 
     for item in items:
+        if "chromium" in getattr(item, "fixturenames", ()) or "postgres" in item.nodeid:
+            item.add_marker(pytest.mark.slow)
         for mark in item.iter_markers("uses"):
             if lacks := [name for name in mark.args if not is_there(name)]:
                 item.add_marker(pytest.mark.skip(reason=f"without {', '.join(lacks)}"))

@@ -14,6 +14,8 @@ import pytest
 
 from scripts.house import GENERATED, imports, imports_and_calls, modules
 
+pytestmark = pytest.mark.slow  # all of `src` is parsed; `make check` runs this file
+
 SRC = Path(__file__).resolve().parents[1] / "src"
 PACKAGE = "perdure"
 ROOT = "perdure/__init__.py"
@@ -163,6 +165,7 @@ def test_imports_point_one_way() -> None:
     assert forbidden_imports(SRC) == []
 
 
+@pytest.mark.slow
 def test_every_module_says_what_lives_in_it() -> None:
     """Every module opens with a docstring."""
     assert [path.relative_to(SRC).as_posix() for path, tree in modules(SRC) if not ast.get_docstring(tree)] == []
@@ -211,6 +214,7 @@ KINDS = (
 """Where things are that come in several kinds: models, tools, files, databases, engines, compressors, hooks, ..."""
 
 
+@pytest.mark.slow
 def test_only_the_composition_root_knows_more_than_two_kinds_of_things() -> None:
     """A new kind of thing needs no change in a file that knows all others: each has a registry of its own."""
     knows = {

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 MOST = {
     "HTTP message until the model is called": (202, 66),
     "memory_insert until the next request": (288, 74),
@@ -15,6 +17,7 @@ MOST = {
 """Functions and files. Whoever needs fewer lowers the number; nobody raises one."""
 
 
+@pytest.mark.slow
 def test_a_message_passes_no_more_functions_than_before() -> None:
     """A capability that an agent does not use adds none to its messages. In a process of its own: what other tests have
     imported, such as OpenTelemetry, is called too."""

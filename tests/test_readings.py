@@ -7,6 +7,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import perdure
 
 SRC = Path(perdure.__file__).parent
@@ -61,6 +63,7 @@ def asking() -> Iterator[str]:
             yield place
 
 
+@pytest.mark.slow
 def test_each_place_that_asks_a_model_says_how_it_checks_what_it_read() -> None:
     """Meanwhile people edit, forget, erase and forbid: what is stored behind an answer may come from what is gone."""
     known = BY_READING | OTHERWISE.keys()

@@ -19,6 +19,7 @@ from scripts.release_files import ROOT, VERSION, Failure
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 
 
+@pytest.mark.slow
 def test_the_wheel_has_each_file_of_the_package(tmp_path: Path) -> None:
     """Templates, styles, tables, migrations and skills too: what git knows under `src`, and nothing else."""
     pytest.importorskip("hatchling")

@@ -57,6 +57,7 @@ def holder(folder: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
         yield process, Path(process.stdout.readline().strip())
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_killed_process_is_removed_at_the_next_start(tmp_path: Path) -> None:
     """A text of a user that a killed process was reading does not stay on the disk."""
     with holder(tmp_path) as (process, left):
@@ -68,6 +69,7 @@ def test_the_folder_of_a_killed_process_is_removed_at_the_next_start(tmp_path: P
     assert not left.exists()
 
 
+@pytest.mark.slow
 def test_what_lies_beside_the_store_is_removed_too(tmp_path: Path) -> None:
     """A backup for the dashboard is made there."""
     (tmp_path / "stores").mkdir()

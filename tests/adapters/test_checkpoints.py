@@ -65,6 +65,7 @@ async def test_it_passes_the_conformance_tests_of_langgraph() -> None:
     assert len(report.results) == 8
 
 
+@pytest.mark.slow
 def test_a_graph_goes_on_after_a_restart(tmp_path: Path) -> None:
     """Where a person was asked; its history is there, and a branch from it."""
     from langgraph.types import Command

@@ -68,6 +68,7 @@ def test_agents_find_what_was_said_in_the_archive(tmp_path: Path) -> None:
         assert hit.passage.text == "The spare key is in the blue drawer."
 
 
+@pytest.mark.slow
 def test_large_messages_are_kept_whole(history: PerdureChatMessageHistory) -> None:
     """A picture of 1 MB, a text of 2 MB; nothing of them is left when they are removed."""
     picture = HumanMessage([{"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 1_000_000}}])

@@ -197,6 +197,7 @@ def test_items_outlive_the_process(tmp_path: Path) -> None:
     assert item.value == {"city": "Turin"}
 
 
+@pytest.mark.slow
 def test_without_the_package_the_extra_is_named() -> None:
     """And only the module that needs it fails."""
     program = "import sys; sys.modules['langgraph'] = None; import perdure.adapters.mem0, perdure.adapters.langgraph"

@@ -45,6 +45,7 @@ def message(text: str) -> Any:
     return ChatMessage(role="user", blocks=blocks, additional_kwargs={"n": [1]})
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(operations=OPERATIONS)
 def test_each_operation_answers_as_llama_indexs_own_store(operations: list[tuple[Any, ...]]) -> None:

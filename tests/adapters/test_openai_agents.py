@@ -46,6 +46,7 @@ async def apply(session: Any, operation: str, argument: Any) -> Any:
     return await session.clear_session()
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(operations=OPERATIONS)
 def test_each_operation_answers_as_the_sdks_own_session(operations: list[tuple[str, Any]]) -> None:

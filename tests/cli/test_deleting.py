@@ -181,6 +181,7 @@ JSON_LINES = {
 """Command -> the keys of what it prints with --json, or of the first in its list."""
 
 
+@pytest.mark.slow
 @pytest.mark.uses("groups")
 @pytest.mark.uses("notes")
 @pytest.mark.uses("origins")

@@ -49,6 +49,7 @@ def test_a_new_machine_is_well(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", ["80", "100", "300"])
 def test_no_line_is_longer_than_100(tmp_path: Path, columns: str) -> None:
     """Whatever the terminal or a file takes, and however long a path or a value is."""
@@ -161,6 +162,7 @@ async def test_what_to_expect_of_a_local_model_is_told(tmp_path: Path) -> None:
     assert checks_of(without)["tools"]["text"].startswith("openai/local is offered no tools")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variables", "name", "expected"),
     [
@@ -226,6 +228,7 @@ def test_a_store_that_can_not_be_used_is_broken(tmp_path: Path) -> None:
 KEY, OTHER = "0123456789abcdef", "fedcba9876543210"
 
 
+@pytest.mark.slow
 def test_a_key_that_does_not_fit_the_secrets_is_broken(tmp_path: Path) -> None:
     """The fix works: the old key beside the new one."""
     with Perdure(tmp_path / "perdure.db", settings=Settings(secret_key=KEY)) as perdure:

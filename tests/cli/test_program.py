@@ -29,6 +29,7 @@ from tests.support.warm import warm
 Child = subprocess.Popen[bytes]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_an_output_that_has_no_room_is_said_so(tmp_path: Path, more: tuple[str, ...]) -> None:
@@ -294,6 +295,7 @@ def test_a_transcript_goes_through_the_pager(tmp_path: Path) -> None:
     assert [line for line in lines if line.startswith("paged:") and "I live in Turin." in line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("terminal", ["xterm-256color", "dumb"])
 def test_a_person_chats_at_a_prompt(tmp_path: Path, terminal: str) -> None:
     """The first run makes an agent; edits are shown between the words; /quit leaves with exit code 0."""

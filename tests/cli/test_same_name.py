@@ -56,6 +56,7 @@ def zeds(tmp_path: Path) -> tuple[str, str]:
     return newest, oldest
 
 
+@pytest.mark.slow
 @pytest.mark.uses("groups")
 @pytest.mark.uses("origins")
 def test_a_name_of_several_agents_is_refused_where_one_is_changed(tmp_path: Path, zeds: tuple[str, str]) -> None:

@@ -22,6 +22,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return address_of_an_empty_store().replace("postgres:@", f"postgres:{PASSWORD}@")
 
 
+@pytest.mark.slow
 def test_the_option_stands_before_or_after_the_command(tmp_path: Path, address: str) -> None:
     """Both, and the variable, name one store; the home folder has none, and the variable is as it was."""
     home, more = tmp_path / "home", {"PERDURE_EMBEDDING": "none"}
@@ -36,6 +37,7 @@ def test_the_option_stands_before_or_after_the_command(tmp_path: Path, address: 
     assert not home.exists() and "PERDURE_STORE" not in os.environ
 
 
+@pytest.mark.slow
 def test_doctor_looks_at_the_database(tmp_path: Path) -> None:
     """It says which, without the password, and whether it can be written."""
     address = address_of_an_empty_store().replace("postgres:@", f"postgres:{PASSWORD}@")
@@ -108,6 +110,7 @@ def test_what_is_for_files_only_says_so(tmp_path: Path) -> None:
     assert done.returncode == 1 and "for a store in a file" in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_without_psycopg_the_error_names_the_extra(tmp_path: Path) -> None:
     """It is one line with the command that installs it."""
     program = "import sys; sys.modules['psycopg'] = None; from perdure.cli import main; main()"

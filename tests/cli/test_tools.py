@@ -27,6 +27,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_tool_is_added_tried_given_and_removed(tmp_path: Path, file: Path) -> None:
     """Each command says what comes next; nothing is made of the data folder until there is something to keep."""
     home = tmp_path / "home"

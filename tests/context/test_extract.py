@@ -230,6 +230,7 @@ def test_each_merged_summary_has_its_say() -> None:
     assert all(f"Second line of {at}." in wide for at in range(4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

@@ -293,6 +293,7 @@ def test_a_little_too_long_is_cut_at_a_sentence() -> None:
     assert reason(GOOD, max_tokens=COUNTER.count(GOOD) // 2) == "too_long"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [GOOD * 2_000, "<summary>a" + " " * 200_000 + "b", "```" + "\n```" * 60_000 + "x",
                                   "sure" + " " * 200_000 + "x", "1," * 150_000, "字" * 100_000])  # fmt: skip
 def test_a_huge_answer_is_judged_in_linear_time(text: str) -> None:

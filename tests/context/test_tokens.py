@@ -124,6 +124,7 @@ def _tokens(encoding: str, text: str) -> int:
     return len(_encoding(encoding).encode_ordinary(text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("name", [*TEXTS, *MADE])
 def test_a_real_tokenizer_lies_between_both_estimates(name: str, encoding: str) -> None:
@@ -132,6 +133,7 @@ def test_a_real_tokenizer_lies_between_both_estimates(name: str, encoding: str) 
         assert COUNTER.at_least(text) <= _tokens(encoding, text) <= COUNTER.count(text), text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "most"), [("english", 1.8), ("python", 1.9), ("german", 2.1), ("chinese", 2.3)])
 def test_the_upper_estimate_is_not_needlessly_high(name: str, most: float) -> None:
     """What is spoken and written fills the window before the estimate says so, but not by far."""

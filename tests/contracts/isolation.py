@@ -20,6 +20,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+import pytest
+
 from perdure.core.errors import AlreadyExists, PerdureError, StoreError, TooMany
 from perdure.core.features import find_features
 from perdure.core.ids import OrgId
@@ -52,6 +54,7 @@ class _Undo(Exception):
 
 
 class IsolationContract(Contract):
+    @pytest.mark.slow
     async def test_another_organisation_makes_no_difference(self) -> None:
         """Not to a result, an error or a row, whichever arguments are its own."""
         async with (

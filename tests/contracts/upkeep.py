@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.messages import Text
 from perdure.core.vectors import IndexFault, OwnerKind
@@ -120,6 +122,7 @@ class UpkeepContract(Contract):
             assert len(await store.read(lambda tx: match_messages(tx, agent_id, "walrus"))) == 1
             assert len(await store.read(lambda tx: match_passages(tx, archive_id, "penguin"))) == 1
 
+    @pytest.mark.slow
     async def test_an_index_is_made_anew_in_steps_while_others_write(self) -> None:
         """After each step something is said, revised, reset, changed, deleted, added; searches find at every point what
         is there, and in the end nothing differs."""

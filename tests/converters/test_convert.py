@@ -168,6 +168,7 @@ PASSWORD = pdf_of(["secret"]).replace(b"/Root 1 0 R", b"/Root 1 0 R " + LOCK)
 LYING = zip_of({WORD: b"x" * 5_000}).replace(struct.pack("<L", 5_000), struct.pack("<L", 50))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "data", "reason"),
     [
@@ -204,6 +205,7 @@ def test_a_file_that_can_not_be_read_says_why(name: str, data: bytes, reason: st
     assert reason in refusal(name, data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "name", "data", "reason"),
     [

@@ -181,6 +181,7 @@ def test_markup_that_carries_meaning_is_kept(name: str) -> None:
     assert html_to_markdown(markup)[0].removesuffix("\n") == markdown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "markup",
     [

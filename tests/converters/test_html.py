@@ -92,6 +92,7 @@ def test_what_holds_no_text_is_passed_over_once(markup: str, text: str) -> None:
     assert html_to_markdown(markup)[0] == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "part",
     [

@@ -188,6 +188,7 @@ def test_a_number_has_the_form_of_its_list(number: int, form: str, text: str) ->
     assert number_text(number, form) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["styles", "levels"])
 def test_a_hostile_document_takes_time_in_proportion_to_its_parts(kind: str) -> None:
     """Each paragraph has a style that rests on all the others, or a level of its own."""

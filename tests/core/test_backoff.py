@@ -19,6 +19,7 @@ def test_a_pause_is_bounded_after_any_number_of_failures(failures: int) -> None:
     assert pause == {0: 0.5, 1: 0.5, 2: 1.0}.get(failures, 60.0)
 
 
+@pytest.mark.slow
 def test_no_pause_grows_by_a_power_of_its_own_without_a_bound() -> None:
     """Each power with a count of failures in it is of a count that a constant bounds in the same file."""
     found = set()

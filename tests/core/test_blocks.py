@@ -103,6 +103,7 @@ def test_a_diff_leads_from_one_value_to_the_other(before: str, after: str, large
         assert apply_patch(before, diff) == after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", [1, 2, 3, 10, 1_000, 100_000])
 def test_a_diff_takes_time_in_proportion_to_its_values(kinds: int) -> None:
     """However often lines repeat and however they are shuffled: a writer makes it while all others wait."""

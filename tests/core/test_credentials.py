@@ -208,6 +208,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit", ["sk-a-", "a.", "a-", "eyJ-", "eyJaaaaaaaa.", "a://", "Bearer a-", "1 ", "password is ", *HOSTILE]
 )

@@ -67,6 +67,7 @@ AROUND: list[Callable[[str], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("around", AROUND)
 @given(answer=ANSWERS)

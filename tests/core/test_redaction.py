@@ -200,6 +200,7 @@ def test_what_was_made_of_a_redacted_part_goes_with_it() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_every_letter_is_found_by_itself_and_by_its_normal_forms() -> None:
     """Also those that no normal form makes: Hindi ढ़, Hebrew שׁ, compatibility ideographs of Japanese and Korean."""
     missed = []

@@ -101,6 +101,7 @@ def test_the_longer_of_two_secrets_counts() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "part", ["%41", "\\u0041", "\\\\", "A\n", "%", "\\", "secret-valu", "c2VjcmV0LXZhbHV", "%73ecret-valu"]
 )

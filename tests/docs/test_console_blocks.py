@@ -19,6 +19,7 @@ from tests.support.warm import warm
 BIN = Path(sys.executable).parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", RUN_PAGES, ids=page_name)
 def test_commands_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
     """The commands of one page share a data folder. `…` stands for anything within a line."""

@@ -23,6 +23,7 @@ NO_RUN_MAX = 4
 """Of all pages but the Chinese ones, whose blocks are the same: what is not run is not known to be true."""
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("frameworks")
 @pytest.mark.parametrize("page", RUN_PAGES, ids=page_name)
 def test_python_blocks_run_alone_and_print_what_the_page_says(

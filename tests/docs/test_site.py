@@ -72,6 +72,7 @@ def test_the_page_of_http_has_each_route_with_its_parameters_and_errors() -> Non
     assert "| 409 | The state has moved on" in page
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not GENERATOR.is_dir(), reason="`make setup` installs the generator")
 def test_the_site_is_built_without_a_broken_link_or_anything_from_elsewhere() -> None:
     command = [sys.executable, "-m", "scripts.build_site"]

@@ -519,6 +519,7 @@ async def test_a_pattern_that_takes_too_long_is_given_up(pattern: str, monkeypat
     assert time.process_time() - began < 10, "a tenth of a second each, and what a loaded machine adds"
 
 
+@pytest.mark.slow
 async def test_a_slow_message_behind_others_ends_a_search_not_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found is shown, and going on begins at the slow one; there it is an error."""
     s = await agent_in_run()
@@ -837,6 +838,7 @@ async def test_every_message_is_reached_from_the_top(
     assert await read(s, f"msg-{target.seq}", max_tokens=4_000) == body_of(target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [1_000, 123_456, 12_345_678])
 async def test_large_numbers_hide_nothing_in_a_small_answer(start: int) -> None:
     """Where not even one message can be named beside the rest, the halves of all are."""

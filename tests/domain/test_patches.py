@@ -163,6 +163,7 @@ def noise(lines: int) -> tuple[str, str]:
     return "\n".join(text), "\n".join("\n".join(["@@", "+x", *(f" {line}" for line in hunk)]) for hunk in hunks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "lines"),
     [

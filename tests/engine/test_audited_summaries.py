@@ -75,6 +75,7 @@ async def test_a_good_first_answer_is_used() -> None:
     assert "TKT-48151" in node.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bad", "reason", "complaint"),
     [

@@ -9,6 +9,8 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from perdure import AsyncAgent, AsyncPerdure, StoredEvent
 from perdure.core.errors import ModelError
 from perdure.core.events import ViewCompacted
@@ -77,6 +79,7 @@ async def send(perdure: AsyncPerdure, agent: AsyncAgent, text: str) -> list[View
     return [event for event in events if isinstance(event, ViewCompacted)]
 
 
+@pytest.mark.slow
 async def test_the_worst_summariser_causes_no_loop_and_no_loss() -> None:
     """At most two calls for a summary; each compaction frees room; what was planted first is seen, or one call away."""
     model, store = Adversary(), InlineStore()

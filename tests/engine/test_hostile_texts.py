@@ -30,6 +30,7 @@ def reader(make: Callable[[int], str]) -> Callable[[], str]:
     return read_page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 async def test_no_text_holds_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int) -> None:
     """A result, an answer and a message of each shape, just below the size from which much is done in threads."""

@@ -73,6 +73,7 @@ async def test_room_is_made_before_a_provider_refuses_a_request() -> None:
     assert (model.requests, model.refused) == (16, 0)
 
 
+@pytest.mark.slow
 async def test_no_summary_is_lost_near_the_limit() -> None:
     """In each request the summaries and the messages behind them follow each other from the first message on."""
     model = ScriptedModel(summarises=says(SUMMARY))

@@ -14,6 +14,7 @@ from tests.support.real_tokens import real_tokens, tokens_of_request
 TURNS = 60 if os.environ.get("PERDURE_FAULTS") == "full" else 24
 
 
+@pytest.mark.slow
 def test_facts_of_long_ago_are_found_through_handles(tmp_path: Path) -> None:
     """By their words, and by opening node after node down to the message; and no request was ever too large."""
     came = long_conversation(tmp_path, messages=400, weigh=tokens_of_request)

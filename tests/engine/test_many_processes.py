@@ -116,6 +116,7 @@ async def test_answers_to_calls_come_to_another_process(store: str, tmp_path: Pa
     assert (reply.text, reply.stop_reason) == ("done", "end_turn")
 
 
+@pytest.mark.slow
 async def test_background_work_is_shared_and_done_once(store: str, tmp_path: Path) -> None:
     """Vectors, schedules and files, with both processes at it."""
     embedders = [ScriptedEmbedder(), ScriptedEmbedder()]
@@ -146,6 +147,7 @@ async def test_background_work_is_shared_and_done_once(store: str, tmp_path: Pat
     assert {count for text, count in _texts(embedders).items() if text.startswith("fact number")} == {1}
 
 
+@pytest.mark.slow
 async def test_a_turn_of_a_group_is_followed_from_another_process(store: str, tmp_path: Path) -> None:
     """Both may send to the group; each turn has its speeches once."""
     model = ScriptedModel(otherwise=says("I have spoken."))

@@ -7,6 +7,8 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+import pytest
+
 from perdure import AsyncPerdure
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.testing import InlineStore, SequentialIds, calls, says
@@ -85,6 +87,7 @@ def turn(number: int, needle: str = "") -> str:
     return "\n".join([*lines[:6], *([needle] if needle else []), *lines[6:]])
 
 
+@pytest.mark.slow
 async def test_every_needle_is_found_by_its_handle() -> None:
     """At even depths; the window never holds more than it may."""
     model = Seeker()

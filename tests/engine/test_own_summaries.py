@@ -65,6 +65,7 @@ async def test_a_summary_is_asked_for_behind_the_bytes_that_were_sent(mode: str)
     assert f"the last {shown} messages before this one, from the one that begins with 'message 0 word" in ask.text
 
 
+@pytest.mark.slow
 async def test_later_summaries_follow_the_prefix_with_those_before() -> None:
     """Each leaves out what is recorded already; the audit is the same as of every summary."""
     model, nodes = await compacted(lambda _: says(GOOD), say=70, compaction={"mode": SELF})

@@ -70,6 +70,7 @@ async def fill_until_prepared(perdure: AsyncPerdure, agent: AsyncAgent, filler: 
     raise AssertionError("nothing was prepared")
 
 
+@pytest.mark.slow
 async def test_a_full_window_takes_summaries_that_were_prepared_before() -> None:
     """No run waits for a summary: all of them were written between two runs."""
     model = ScriptedModel(summarises=says(SUMMARY))
@@ -130,6 +131,7 @@ async def test_without_background_a_run_waits_for_its_summary() -> None:
             await settle(perdure)
 
 
+@pytest.mark.slow
 async def test_a_summary_of_a_message_that_was_changed_since_is_not_used() -> None:
     model = ScriptedModel(summarises=says(SUMMARY))
     async with await open_library(model) as perdure:

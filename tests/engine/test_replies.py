@@ -227,6 +227,7 @@ def search(*before: Text | Reasoning) -> ModelReply:
     return ModelReply(parts=(*before, ToolCall("a", "conversation_search", '{"query": "tea"}')))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("approved", [False, True])
 @pytest.mark.parametrize("before", [(Text(BESIDE),), (Reasoning(BESIDE),), (Reasoning(BESIDE), Text(BESIDE))])
 async def test_what_is_said_beside_a_call_is_shown_in_part_where_it_is_too_long(

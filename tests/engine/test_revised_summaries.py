@@ -83,6 +83,7 @@ async def change(agent: AsyncAgent, message: Message, how: str) -> None:
             await agent.forget(SECRET, erase=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how", ["update", *(pytest.param(how, marks=pytest.mark.uses("origins")) for how in ("forget", "erase"))]
 )
@@ -106,6 +107,7 @@ async def test_what_was_changed_is_in_no_summary_that_is_shown_after_it(how: str
         assert "messages" in shown(model)
 
 
+@pytest.mark.slow
 async def test_a_model_writes_it_again_in_the_background() -> None:
     """The view takes that with its next prefix, and begins no other one for it."""
     model = ScriptedModel(summarises=summarise)
@@ -130,6 +132,7 @@ async def test_a_model_writes_it_again_in_the_background() -> None:
         assert await rewrites_of(agent, "short") == []
 
 
+@pytest.mark.slow
 async def test_a_model_that_is_down_is_asked_again_after_the_next_run() -> None:
     model = ScriptedModel(summarises=summarise)
     async with await open_library(model) as perdure:
@@ -163,6 +166,7 @@ async def test_a_prepared_summary_loses_it_too() -> None:
         assert with_secret(await nodes_of(perdure, agent)) == []
 
 
+@pytest.mark.slow
 async def test_a_fork_s_copy_loses_it_too() -> None:
     """And what was made of the copy since."""
     model = ScriptedModel(summarises=summarise)
@@ -183,6 +187,7 @@ async def test_a_fork_s_copy_loses_it_too() -> None:
     assert SECRET not in shown(model)
 
 
+@pytest.mark.slow
 async def test_another_conversation_s_summaries_stay() -> None:
     """Numbers of messages are the agent's, so those of two conversations lie among one another."""
     model = ScriptedModel(summarises=summarise)

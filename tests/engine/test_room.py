@@ -129,6 +129,7 @@ class Slow:
         yield says("OK.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adversary", [*ADVERSARIES])
 async def test_many_compactions_with_a_bad_summariser_lose_nothing(adversary: str) -> None:
     """No loop, at most two calls each; all that was said is behind a handle, and the next message is answered."""
@@ -431,6 +432,7 @@ class Weighing(ScriptedModel):
             yield piece
 
 
+@pytest.mark.slow
 async def test_what_the_provider_measured_lets_more_stay_in_view() -> None:
     """An upper estimate is too high for ordinary words; with it corrected a window holds more of them."""
     counts = []

@@ -207,6 +207,7 @@ def texts_of(used: Used) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 async def test_no_secret_is_written_anywhere(used: Used) -> None:
     """As it is, escaped, percent-encoded, in base64 or hexadecimal digits."""
     mask = SecretMask({value: name for name, value in used.canaries.items()})

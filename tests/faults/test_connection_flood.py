@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.wire.obedient import SRC, Server, free_port
 
@@ -44,6 +45,7 @@ def half_open(stack: contextlib.ExitStack, port: int, count: int) -> None:
             connection.sendall(b"GET /v1/health/ HTTP/1.1\r\nx: ")
 
 
+@pytest.mark.slow
 async def test_half_open_connections_do_not_stop_the_server(tmp_path: Path) -> None:
     """It takes, closes and answers, and its store finds files to open."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

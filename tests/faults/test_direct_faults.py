@@ -327,6 +327,7 @@ def assert_failed(outcome: Reply | RunFailed, kind: str, stop_reason: str = "llm
     assert "k-123456" not in str(outcome)
 
 
+@pytest.mark.slow
 @some_after_calls
 @pytest.mark.parametrize("fault", [*PASSING, *FINAL], ids=str)
 async def test_a_fault_that_lasts_ends_the_run_with_its_reason(fault: Fault, before: int) -> None:
@@ -352,6 +353,7 @@ async def test_a_fault_that_passes_is_not_noticed(fault: Fault, before: int) -> 
         await it.check(ran=before)
 
 
+@pytest.mark.slow
 @some_after_calls
 @pytest.mark.parametrize(
     ("provider", "after", "breaks"),

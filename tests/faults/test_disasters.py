@@ -105,6 +105,7 @@ def test_a_disk_without_room_is_told_and_the_store_goes_on_when_there_is_some(tm
         assert len(said) >= made + 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(COMPILER is None or sys.platform != "linux", reason="needs a C compiler, and Linux")
 def test_a_disk_that_confirms_nothing_is_told_and_nothing_more_is_written(tmp_path: Path) -> None:
     """The answer is 503 and says what to do; what was answered before is there at the next start."""
@@ -167,6 +168,7 @@ def assert_refused(home: Path, told: str) -> None:
     assert told in data["text"]
 
 
+@pytest.mark.slow
 def test_a_log_without_its_store_and_a_store_without_its_log_are_refused(tmp_path: Path) -> None:
     """Nothing is touched, what helps is said, and it helps: putting the file back, or accepting the loss."""
     home = tmp_path / "home"

@@ -64,6 +64,7 @@ STARTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("trouble", "there", "told"), STARTS if FULL else STARTS[:1])
 def test_a_start_on_a_full_or_read_only_disk_is_refused(tmp_path: Path, trouble: str, there: bool, told: str) -> None:
     """With exit code 1, what to do, and nothing changed, whether there is a store or not."""
@@ -84,6 +85,7 @@ def test_a_start_on_a_full_or_read_only_disk_is_refused(tmp_path: Path, trouble:
             assert served.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_read_only_store_that_was_left_open_is_refused(tmp_path: Path) -> None:
     """SQLite would open it for reading alone, and stay so when the disk is well again."""
     home, disk = tmp_path / "home", tmp_path / "disk"
@@ -145,6 +147,7 @@ def logged(served: Served, text: str) -> bool:
     return any(text in str(line["message"]) and line["level"] == "warning" for line in served.lines())
 
 
+@pytest.mark.slow
 def test_work_behind_the_scenes_waits_for_room(tmp_path: Path) -> None:
     """The embedding worker and the one that removes what is deleted say so in the log, requests are answered with 507
     or 503, and all of it goes on when the disk is well, without a new start."""

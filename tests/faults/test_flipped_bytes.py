@@ -98,6 +98,7 @@ async def ask(path: Path) -> str:
     return "damaged" if any(httpx.codes.is_error(answer.status_code) for answer in answers) else "read"
 
 
+@pytest.mark.slow
 def test_a_flipped_byte_is_told_or_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

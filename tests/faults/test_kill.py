@@ -1,6 +1,6 @@
 """`kill -9` of a real process at random moments, while four clients send with idempotency keys.
 
-Short in `make test`, two hundred kills with `PERDURE_FAULTS=full`.
+Short in `make test-all`, two hundred kills with `PERDURE_FAULTS=full`.
 """
 
 from __future__ import annotations

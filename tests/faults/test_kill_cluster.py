@@ -1,7 +1,7 @@
 """`kill -9` at random moments of one of three processes over PostgreSQL, while clients send to all of them.
 
 Half of the processes say that they are another machine: nobody can see that those are dead, so their runs wait for the
-end of their leases. Short in `make test`, three hundred kills with `PERDURE_FAULTS=full`.
+end of their leases. Short in `make test-all`, three hundred kills with `PERDURE_FAULTS=full`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`kill -9` of a program whose agent has a companion: each message is read once, and no pass is lost or made twice.
 
-Short in `make test`, a hundred kills with `PERDURE_FAULTS=full`.
+Short in `make test-all`, a hundred kills with `PERDURE_FAULTS=full`.
 """
 
 from __future__ import annotations

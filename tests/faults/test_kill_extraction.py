@@ -1,7 +1,7 @@
 """`kill -9` of `perdure serve` at random moments between an extraction and the commit of its facts: each message gives
 its fact, once.
 
-Short in `make test`, five hundred kills with `PERDURE_FAULTS=full`.
+Short in `make test-all`, five hundred kills with `PERDURE_FAULTS=full`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`kill -9` of a program in the middle of a group's turn: the next one goes on where it stands, nobody speaks twice.
 
-Ten kills in `make test`, a hundred with `PERDURE_FAULTS=full`.
+Ten kills in `make test-all`, a hundred with `PERDURE_FAULTS=full`.
 """
 
 from __future__ import annotations

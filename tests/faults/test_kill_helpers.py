@@ -1,7 +1,7 @@
 """`kill -9` of a program whose agent has helpers at work: each of them does each task once, and each result comes back
 once.
 
-Short in `make test`, a hundred kills with `PERDURE_FAULTS=full`.
+Short in `make test-all`, a hundred kills with `PERDURE_FAULTS=full`.
 """
 
 from __future__ import annotations

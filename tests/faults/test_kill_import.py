@@ -61,6 +61,7 @@ def contents(store: Perdure) -> dict[str, Counter[tuple[str, ...]]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SOURCES)
 def test_an_import_that_was_killed_goes_on_without_loss_or_double(tmp_path: Path, kind: str) -> None:
     source, place = place_of(kind, tmp_path)
@@ -89,6 +90,7 @@ def test_an_import_that_was_killed_goes_on_without_loss_or_double(tmp_path: Path
 SERVER_MOMENTS = 20 if FULL else 3
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_server_that_was_killed_goes_on_without_loss_or_double(tmp_path: Path) -> None:
     """Agents, blocks, messages and passages are those of a copy that nobody has killed."""
     with serving(full_world(rounds=133 if FULL else 60)) as url:

@@ -44,6 +44,7 @@ def versions(store: Perdure) -> tuple[list[str], list[tuple[str, ...]], str]:
     return values, [tuple(one.versions) for one in reversed(commits)], commits[0].hash
 
 
+@pytest.mark.slow
 def test_a_push_that_was_killed_has_happened_whole_or_not_at_all(tmp_path: Path) -> None:
     (whole := tmp_path / "whole").mkdir()
     prepare(whole)

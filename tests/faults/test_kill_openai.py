@@ -1,7 +1,7 @@
 """`kill -9` of `perdure serve` at random moments, while chat programs send their whole chats through `/openai/v1`, and
 send them again as OpenAI's clients do.
 
-Short in `make test`, a hundred kills with `PERDURE_FAULTS=full`.
+Short in `make test-all`, a hundred kills with `PERDURE_FAULTS=full`.
 """
 
 from __future__ import annotations

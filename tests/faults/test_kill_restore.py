@@ -57,6 +57,7 @@ def names_in(path: Path) -> list[str]:
     return asyncio.run(read())
 
 
+@pytest.mark.slow
 def test_a_restore_that_is_killed_leaves_the_old_store_or_the_new_one(tmp_path: Path) -> None:
     """At every call that makes, renames or removes a file; then the next one succeeds."""
     backup, path = tmp_path / "backup.db", tmp_path / "home" / "perdure.db"

@@ -1,6 +1,6 @@
 """`kill -9` of `perdure serve` at random moments, while four HTTP clients send with idempotency keys.
 
-Short in `make test`, two hundred kills with `PERDURE_FAULTS=full`.
+Short in `make test-all`, two hundred kills with `PERDURE_FAULTS=full`.
 """
 
 from __future__ import annotations

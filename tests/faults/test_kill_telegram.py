@@ -1,6 +1,6 @@
 """`kill -9` of `perdure telegram` while fifty people write to it at once.
 
-Short in `make test`, many kills with `PERDURE_FAULTS=full`.
+Short in `make test-all`, many kills with `PERDURE_FAULTS=full`.
 """
 
 from __future__ import annotations
@@ -107,6 +107,7 @@ async def wait_until(condition: Callable[[], bool], bot: BotProcess) -> None:
         await asyncio.sleep(0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(ROUNDS))
 async def test_each_message_is_answered_once(tmp_path: Path, seed: int) -> None:
     """An answer comes again only if Telegram had it, and the process was killed before it noted that."""

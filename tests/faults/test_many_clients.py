@@ -1,6 +1,6 @@
 """Fifty clients that write to one agent over two servers at once: strictly one run after the other, or 409.
 
-Short in `make test`, twenty messages of each client with `PERDURE_FAULTS=full`.
+Short in `make test-all`, twenty messages of each client with `PERDURE_FAULTS=full`.
 """
 
 from __future__ import annotations

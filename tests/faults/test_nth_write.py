@@ -1,7 +1,7 @@
 """The n-th write of a session fails, with an I/O error or a full disk: the caller is told by an error of ours, the file
 is whole, and the same session goes on and ends with everything once.
 
-Every n with `PERDURE_FAULTS=full`; some of them in `make test`.
+Every n with `PERDURE_FAULTS=full`; some of them in `make test-all`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ OURS = ("StoreUnavailable: ", "StoreFull: ")
 """SQLite says the same of the index of its log, whatever its write fails with."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trouble", ERRORS)
 def test_the_nth_write_fails(tmp_path: Path, trouble: str) -> None:
     """Which n it is does not matter."""

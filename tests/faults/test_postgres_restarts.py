@@ -1,6 +1,6 @@
 """PostgreSQL itself is stopped, crashed and started again, while two processes work on what clients send to them.
 
-Two restarts in `make test`; every 5 to 20 seconds for 5 minutes with `PERDURE_FAULTS=full`.
+Two restarts in `make test-all`; every 5 to 20 seconds for 5 minutes with `PERDURE_FAULTS=full`.
 """
 
 from __future__ import annotations

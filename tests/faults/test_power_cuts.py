@@ -1,7 +1,7 @@
 """The power goes at any moment: what was told before is in the store, and the store is whole.
 
 A process works once while a file layer records its writes and flushes; each cut is then made from the record.
-Short in `make test`, two hundred cuts with `PERDURE_FAULTS=full`.
+Short in `make test-all`, two hundred cuts with `PERDURE_FAULTS=full`.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ def check_promises(tx: Tx, lines: Sequence[Line], told: Sequence[str]) -> int:
     return ended
 
 
+@pytest.mark.slow
 def test_what_was_told_survives_a_power_cut(tmp_path: Path) -> None:
     """Accepted messages, ended runs, their edits and passages with all that is derived from them; no page is broken."""
     place, lines, operations, ended = work(tmp_path)
@@ -103,6 +104,7 @@ def test_what_was_told_survives_a_power_cut(tmp_path: Path) -> None:
     assert told_to_end > CUTS  # else the cuts came too early to show anything
 
 
+@pytest.mark.slow
 def test_nothing_is_told_as_done_after_a_flush_failed(tmp_path: Path) -> None:
     """A commit whose flush fails is an error to whoever waits, and the store takes no more writes until it is opened
     anew: a second flush may lie."""

@@ -219,6 +219,7 @@ async def agent_with_provider(
             yield AgentWithProvider(agent, server, looked, outcome)
 
 
+@pytest.mark.slow
 @some_after_calls
 @in_both("fault", [*RETRIED, *FINAL])
 async def test_a_fault_that_lasts_ends_the_run_with_its_reason(fault: Fault, stream: bool, before: int) -> None:
@@ -252,6 +253,7 @@ async def test_a_fault_that_passes_is_not_noticed(fault: Fault, stream: bool, be
         await it.check(looked=before)
 
 
+@pytest.mark.slow
 @some_after_calls
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "broken"])
 @pytest.mark.parametrize("after", cuts)
@@ -302,6 +304,7 @@ async def test_every_chunk_may_be_malformed(at: int, before: int) -> None:
         await it.check(looked=before)
 
 
+@pytest.mark.slow
 @some_after_calls
 @in_both("name", BROKEN_CALLS)
 async def test_a_call_that_can_not_be_run_is_answered_to_the_model(name: str, stream: bool, before: int) -> None:

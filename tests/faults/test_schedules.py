@@ -1,7 +1,7 @@
 """Schedules over two processes, with a clock that jumps to and fro and through daylight saving, and `kill -9`.
 
 What became of each due time is compared with what its policy says, worked out the slow way (`tests.support.due_times`).
-Short in `make test`, a thousand schedules and forty kills with `PERDURE_FAULTS=full`.
+Short in `make test-all`, a thousand schedules and forty kills with `PERDURE_FAULTS=full`.
 """
 
 from __future__ import annotations
@@ -160,6 +160,7 @@ async def settle(perdure: AsyncPerdure) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [START, SPRING])
 async def test_two_engines_fire_each_due_time_as_its_policy_says(tmp_path: Path, start: datetime) -> None:
     """Over one store, at the same moments; the clock jumps to and fro."""

@@ -1,6 +1,6 @@
 """Agents that write to one block at the same time: no line is lost, and each sees the others' before it goes on.
 
-Short in `make test`; with `PERDURE_FAULTS=full` two agents make 500 edits each, and eight 2,000 on PostgreSQL.
+Short in `make test-all`; with `PERDURE_FAULTS=full` two agents make 500 edits each, and eight 2,000 on PostgreSQL.
 """
 
 from __future__ import annotations

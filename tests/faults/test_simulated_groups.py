@@ -1,4 +1,4 @@
-"""Turns of groups under a seeded simulation: 2 histories in `make test`, 400 with `PERDURE_FAULTS=full`."""
+"""Turns of groups under a seeded simulation: 2 histories in `make test-all`, 400 with `PERDURE_FAULTS=full`."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_groups_keep_their_promises_in_every_history(first: int) -> None:
     """Each turn ends and has each speech once, in order, whatever crashes, stalls and fails."""
@@ -34,6 +35,7 @@ def test_groups_keep_their_promises_in_every_history(first: int) -> None:
     assert sum(report.taken_over for report in reports) > 0
 
 
+@pytest.mark.slow
 def test_the_simulation_catches_a_run_that_is_begun_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that changes from process to process lets agents speak twice, and some history shows it."""
     key = driver.speech_key

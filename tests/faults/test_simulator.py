@@ -1,4 +1,4 @@
-"""The loop under a seeded simulation: 6 histories in `make test`, 2,000 in `make faults`."""
+"""The loop under a seeded simulation: 6 histories in `make test-all`, 2,000 in `make faults`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ def test_every_promise_holds_in_every_simulated_history(first: int) -> None:
     assert sum(report.crashes for report in reports) > 0
 
 
+@pytest.mark.slow
 def test_a_seed_is_one_history() -> None:
     """The same seed does the same things, so that a violation can be looked at again."""
     assert simulate(7) == simulate(7)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import perdure
 
 FEATURE = """
@@ -58,6 +60,7 @@ print(json.dumps([asyncio.run(pinned("allow")), asyncio.run(pinned("block"))]))
 """
 
 
+@pytest.mark.slow
 def test_a_new_memory_tool_is_a_folder(tmp_path: Path) -> None:
     """An agent can have it and call it, and it is kept out behind a foreign text without a further word."""
     package = tmp_path / "perdure"

@@ -21,6 +21,7 @@ def deep(levels: int) -> dict[str, Any]:
     return value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "error_text"),
     [

@@ -61,6 +61,7 @@ def _parts() -> dict[str, type]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("module", MODULES)
 async def test_two_changes_at_once_are_both_there(

@@ -542,6 +542,7 @@ def test_the_one_used_longest_ago_is_closed_first(tmp_path: Path) -> None:
         assert deltas(model.requests[-1]) == []
 
 
+@pytest.mark.slow
 def test_the_section_never_takes_more_than_its_share(tmp_path: Path) -> None:
     """Of small windows too, whatever is open: what has no room is said to be open only."""
     from perdure.context.sections.tokens import ScriptTokenCounter
@@ -583,6 +584,7 @@ def test_a_long_file_leaves_room_for_those_behind_it(tmp_path: Path) -> None:
         assert 100 < open_library["long.txt"] < 2_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arguments", "says_so"),
     [

@@ -241,6 +241,7 @@ def test_context_of_the_end_is_for_the_next_message(tmp_path: Path, points: tupl
     assert [entry["point"] for entry in engine_messages(model.requests[1])] == [*points]
 
 
+@pytest.mark.slow
 def test_compaction_is_told(tmp_path: Path) -> None:
     """What has to leave the window leaves it; a hook may have something said right after."""
     watcher, payloads = at("before_compaction", "after_compaction", verdict=Verdict(context="remember"))

@@ -157,6 +157,7 @@ async def test_nothing_comes_between_a_run_s_messages(tmp_path: Path) -> None:
         assert (await agent.import_messages(history(2))).imported == 2
 
 
+@pytest.mark.slow
 def test_a_long_history_fits_the_window(tmp_path: Path) -> None:
     """Whatever is imported, the next message is answered by one model call within the window, and what left the view
     stands behind handles; what is imported into a conversation that goes on does too."""

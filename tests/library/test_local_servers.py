@@ -43,6 +43,7 @@ async def talk(agent: AsyncAgent, count: int) -> list[str]:
     return [(await agent.send(f"Note {n}: room {n + 10} has key {n * 37 % 91}, {filler}")).text for n in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "window_tokens", "facts"),
     [

@@ -106,6 +106,7 @@ WORDS = st.sampled_from(["quince", "tree", "garden", "Ada", "樱桃树", "plante
 TEXT = st.lists(WORDS, min_size=1, max_size=60).map(" ".join).filter(str.strip)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     turns=st.lists(TEXT, max_size=6),

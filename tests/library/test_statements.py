@@ -55,6 +55,7 @@ KINDS: dict[str, Callable[[AsyncAgent, AsyncPerdure], Awaitable[None]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 async def test_many_things_take_few_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     few, many = [await most_statements(tmp_path / f"{count}.db", monkeypatch, kind, count) for count in (FEW, MANY)]

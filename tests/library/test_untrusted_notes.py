@@ -196,6 +196,7 @@ def test_no_memory_tool_keeps_what_came_from_outside(tmp_path: Path, policy: str
         assert "new" not in [one.name for one in agent.skills.list()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", ["allow", "label", "approve", "block"])
 @pytest.mark.parametrize("own", ["allow", "label", "approve", "block"])
 def test_the_strictest_policy_of_those_that_share_memory_holds(tmp_path: Path, own: str, other: str) -> None:

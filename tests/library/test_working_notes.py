@@ -301,6 +301,7 @@ def test_guards_can_be_turned_off(tmp_path: Path, guards: Any) -> None:
     assert set(notices(model)) == {""}
 
 
+@pytest.mark.slow
 def test_memory_pressure_is_told_once_per_eviction(tmp_path: Path) -> None:
     """Before the oldest messages leave the view; then not again before the next time."""
     model = ScriptedModel(otherwise=says("Noted. " * 20))

@@ -37,6 +37,7 @@ async def human_of(agent: AsyncAgent) -> str:
     return (await agent.blocks.get("human")).value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", RUN)
 async def test_a_written_call_is_kept_and_goes_back_as_a_real_one(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The person sees the words that follow it, and readers of the stream nothing of it."""
@@ -53,6 +54,7 @@ async def test_a_written_call_is_kept_and_goes_back_as_a_real_one(form: str, mon
     assert not any(isinstance(part, Reasoning) for part in answers[1].parts) and "think" not in json.dumps(sent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", TOLD)
 async def test_a_call_that_can_t_be_run_is_told_and_never_stored(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log has the answer alone; the exchange of the step notes what came before, and its tokens count."""
@@ -69,6 +71,7 @@ async def test_a_call_that_can_t_be_run_is_told_and_never_stored(form: str, monk
     assert steps[0].usage.input_tokens == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trap", TRAPS)
 async def test_a_trap_changes_no_memory(trap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer is shown as it is."""

@@ -462,6 +462,7 @@ PROMISES: tuple[Check, ...] = (
 )
 
 
+@pytest.mark.slow
 @effort(few=12, many=2_000)
 @given(worlds, histories)
 async def test_the_context_keeps_its_promises(world: World, history: Sequence[Say | Outside]) -> None:
@@ -487,6 +488,7 @@ def played_with_all_of_it() -> Played:
     return asyncio.run(play(World(9_000, ("dump", "core_memory_append"), "good", honest=True), history))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
 def test_a_history_that_needs_all_of_it(promise: Check) -> None:
     """Played once, and held against each promise."""

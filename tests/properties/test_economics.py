@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import os
 
+import pytest
+
 from tests.support.cost_simulation import Bill, Policy, random_trace, simulate, total
 
 TRACES = 2_000 if os.environ.get("PERDURE_FAULTS") == "full" else 30
@@ -18,6 +20,7 @@ def bills() -> dict[Policy, list[Bill]]:
     return {policy: [simulate(trace, policy) for trace in traces] for policy in POLICIES}
 
 
+@pytest.mark.slow
 def test_all_conversations_together_cost_at_most_what_the_better_simple_rule_costs() -> None:
     """Compacting only when the window is full, or always at three quarters of it."""
     product, when_full, always = (total(bills()[policy]) for policy in POLICIES)

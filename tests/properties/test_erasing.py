@@ -237,6 +237,7 @@ async def check_erased(ways: list[Way], text: str, address: Path | str, left: Ca
     assert left() == []
 
 
+@pytest.mark.slow
 @given(text=TEXT, ways=st.lists(st.sampled_from(WAYS), min_size=1, max_size=5, unique=True))
 @example(text="zxqjvk wbpfgy", ways=list(WAYS))
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
@@ -276,6 +277,7 @@ def data_left(address: str, text: str) -> list[tuple[str, bytes]]:
     return found
 
 
+@pytest.mark.slow
 def test_an_erased_text_is_in_no_row_of_postgresql() -> None:
     """Whatever way it came; nor in a file of its data directory, after a checkpoint and without open transactions of
     others."""
@@ -347,6 +349,7 @@ FORMAT_WORDS = ("message", "type", "2026-")
 
 
 # One word after the other in one store; the long form begins anew with each.
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [[word] for word in FORMAT_WORDS] if FULL else [list(FORMAT_WORDS)])
 def test_erasing_a_word_of_the_format_leaves_the_store_readable(words: list[str]) -> None:
     """Names of fields, kinds, ids and times stay; in its long form each of them is erased."""

@@ -70,6 +70,7 @@ def answer(request: ModelRequest, texts: Sequence[Sequence[Said]]) -> ModelReply
     return says(json.dumps({"entities": [{"name": name, "type": "Concept"} for name in names], "facts": facts}))
 
 
+@pytest.mark.slow
 @effort(few=60, many=2_000)
 @given(st.lists(st.lists(SAID, min_size=1, max_size=3), min_size=2, max_size=5))
 def test_no_order_of_beginnings_and_ends_is_refused(texts: list[list[Said]]) -> None:

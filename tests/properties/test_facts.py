@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -129,6 +130,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @effort(40, 3000)
 @given(STEPS)
 def test_any_history_is_told_as_it_was(steps: list[Step]) -> None:

@@ -222,6 +222,7 @@ READERS: dict[str, Read] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", READERS)
 def test_reading_takes_time_in_proportion_to_the_text(name: str) -> None:

@@ -43,6 +43,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @effort(12, 1_000)
 @given(STEPS)
 async def test_what_is_remembered_changes_no_search(steps: list[Step]) -> None:

@@ -80,6 +80,7 @@ async def check_run(server: Routed, path: str, body: dict[str, Any], *, tokens: 
     return str(chunks[-2]["stop_reason"])
 
 
+@pytest.mark.slow
 @effort(few=6, many=300)
 @given(
     script=st.lists(answers, max_size=3),

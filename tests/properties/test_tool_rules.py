@@ -1,4 +1,4 @@
-"""Tool rules against models that try everything: 60 rule sets in `make test`, 10,000 in `make faults`."""
+"""Tool rules against models that try everything: 60 rule sets in `make test-all`, 10,000 in `make faults`."""
 
 from __future__ import annotations
 
@@ -145,6 +145,7 @@ def quiet() -> Any:
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SETS, CHUNK))
 def test_no_model_gets_past_any_set_of_rules(first: int) -> None:
     """Whatever it calls, in whatever order, alone or together, with whatever arguments."""
@@ -236,6 +237,7 @@ DEFECTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_the_checker_finds_an_engine_that_does_not_keep_rules(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of these defects is found among the first few hundred sets."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import cycle
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,7 @@ passages = st.builds(
 )
 
 
+@pytest.mark.slow
 @effort(12, 400)
 @given(st.lists(passages, max_size=5), said, st.none() | texts, objects)
 def test_what_was_written_is_read_again(

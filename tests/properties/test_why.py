@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from perdure import AsyncPerdure
 from perdure.context.sections.assemble import digest_of, parse_recalled
 from perdure.core.errors import NotFound
@@ -202,6 +204,7 @@ def check_answer(origin: AnswerOrigin, sent: ModelRequest) -> None:
     assert all(piece.text for piece in origin.recalled) and all(line in recalled for line in shown)
 
 
+@pytest.mark.slow
 async def test_memories_and_answers_of_a_month_have_their_true_origins() -> None:
     """Source message, run and tool of random memories, and the parts of the requests behind random answers."""
     library, month = await live(MESSAGES, seed=1)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import perdure
 
 ENTRY = """
@@ -77,6 +79,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_a_new_api_is_a_folder_and_an_entry(tmp_path: Path) -> None:
     """An agent answers by it, and its window, price and type in Letta's API are known."""
     package = tmp_path / "perdure"

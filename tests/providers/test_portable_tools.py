@@ -201,6 +201,7 @@ JSONS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(SCHEMA | JSONS, st.sampled_from(["object", ["object", "null"], None]))
 def test_any_schema_is_refused_or_portable(schema: Any, kind: Any) -> None:
@@ -261,6 +262,7 @@ def test_a_portable_tool_stays_the_same_object() -> None:
     assert portable(tool).shape is tool
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(min_size=1, max_size=90), st.text(), max_size=6))
 def test_arguments_come_back_with_their_own_names(arguments: dict[str, str]) -> None:
     """Whatever the names are: each has one of its own on the way, and the tool's schema takes what comes back."""
@@ -300,6 +302,7 @@ def _fields(message: Any) -> dict[str, Any]:
     return {name: getattr(message, name) for name in message.__slots__}
 
 
+@pytest.mark.slow
 async def test_attaching_such_a_tool_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """Where the person sees it: in the answer, on the tool's page and in the log, with what is changed."""
     async with routed() as server:
@@ -324,6 +327,7 @@ async def test_attaching_such_a_tool_is_reported(caplog: pytest.LogCaptureFixtur
     assert "schema_warnings" not in plain
 
 
+@pytest.mark.slow
 async def test_a_tool_with_any_schema_is_attached_or_refused() -> None:
     """Never a failure of the server; null stands for nothing, as programs in Go write it."""
     nulls = {"type": ["object", "null"], "required": None, "properties": {"x": {"type": "string", "enum": None}}}

@@ -72,6 +72,7 @@ async def open_store(folder: Path) -> AsyncIterator[Store]:
         await store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("exact_bytes", "halves_bytes"), [(1 << 30, 1 << 30), (0, 1 << 30), (0, 0)])
 async def test_many_rows_are_found_by_their_signs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact_bytes: int, halves_bytes: int

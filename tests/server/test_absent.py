@@ -11,6 +11,7 @@ AGENT = "agent-123e4567-e89b-42d3-a456-426614174000"
 PATHS = [path.replace("{agent_id}", AGENT).replace("{rest:path}", "x/y") for path in ABSENT]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [*PATHS, "/v1/templates/"])
 async def test_what_only_the_cloud_has_is_refused_with_a_sentence(path: str) -> None:
     """501 for every method and body, and no retry: not 404, as if a thing were missing."""

@@ -64,6 +64,7 @@ LEGACY: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", LEGACY)
 @pytest.mark.parametrize("first", LEGACY)
 async def test_an_answer_in_any_form_can_be_sent_again(tmp_path: Path, first: str, again: str) -> None:

@@ -6,6 +6,8 @@ import re
 from collections import defaultdict
 from typing import Any
 
+import pytest
+
 from perdure.core.ids import ID_PATTERNS, PREFIXES
 from perdure.server.config import ServerConfig
 from tests.server.routed import JSON, routed
@@ -24,6 +26,7 @@ def id_parameters(operation: dict[str, Any]) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 async def test_an_id_of_another_form_is_refused_with_its_pattern_and_an_example() -> None:
     """A version 1 UUID, and a word, in each path: 422 that names the parameter; never a 404 or a text of Python."""
     async with routed() as server:

@@ -88,6 +88,7 @@ async def test_one_message_after_an_approval(tmp_path: Path) -> None:
             assert await listed(client, f"/v1/messages/{row.id}") == [shown]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", STREAMS, ids=str)
 @pytest.mark.parametrize("approval", [True, False])
 async def test_streams_show_what_lists_show(tmp_path: Path, mode: dict[str, Any], approval: bool) -> None:

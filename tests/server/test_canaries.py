@@ -116,6 +116,7 @@ def check(method: str, path: str, answer: httpx.Response) -> None:
         assert MASK.text(text) == text, f"{method} {path} answered with a secret: {MASK.text(text)[:2_000]}"
 
 
+@pytest.mark.slow
 @pytest.mark.uses("access", "files", "groups", "mcp", "schedules")
 async def test_no_route_gives_a_secret_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read first, then written to with nothing, with what was read, and with what can't be; deleted last."""
@@ -139,6 +140,7 @@ async def test_no_route_gives_a_secret_away(monkeypatch: pytest.MonkeyPatch) -> 
         assert reached > 60, "most routes were asked for what is there"
 
 
+@pytest.mark.slow
 @pytest.mark.uses("access", "files", "groups", "mcp", "schedules")
 async def test_the_trace_of_a_step_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has the request and the answer of the model, with what a tool told of its environment, masked."""

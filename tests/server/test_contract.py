@@ -7,6 +7,7 @@ import pytest
 from tests.server.contract import probe
 
 
+@pytest.mark.slow
 @pytest.mark.uses("groups")
 def test_every_operation_answers_as_the_document_says() -> None:
     """One random request an operation, the same ones each time; a key is asked for where it is documented."""

@@ -74,6 +74,7 @@ USES = {"folders": pytest.mark.uses("files"), "groups": pytest.mark.uses("groups
 """Kind of things -> the feature that they are of."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=USES.get(kind, ())) for kind in KINDS])
 async def test_a_list_goes_on_behind_what_was_deleted(kind: str, order: str) -> None:
@@ -103,6 +104,7 @@ ATTACHED: dict[str, tuple[Callable[[Routed, int, str], Awaitable[Any]], str, str
 """Kind -> how to make one, the list of those of an agent, and where they are attached and detached."""
 
 
+@pytest.mark.slow
 @pytest.mark.uses("files")
 @pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("end", ["detach", "delete"])

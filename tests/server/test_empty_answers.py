@@ -25,6 +25,7 @@ async def _shown(server: Routed, agent: Any) -> tuple[str, list[tuple[str, str]]
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent_type", ["letta_v1_agent", "memgpt_agent", "memgpt_v2_agent"])
 @pytest.mark.parametrize("body", ["return x", "raise ValueError(x)"])
 @pytest.mark.parametrize("text", ["", "  \n"])
@@ -93,6 +94,7 @@ MEANT: list[tuple[Any, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("agent_type", ["letta_v1_agent", "memgpt_agent"])
 @pytest.mark.parametrize(("given", "words"), MEANT, ids=[words for _, words in MEANT])
@@ -114,6 +116,7 @@ async def test_what_is_no_text_is_said_as_one(given: Any, words: str, agent_type
     assert [one["content"] for one in listed if one["message_type"] == "assistant_message"] == [words]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent_type", ["letta_v1_agent", "memgpt_agent"])
 @pytest.mark.parametrize(
     "given",

@@ -39,6 +39,7 @@ NOTHING_TO_DO = {
 """Operation -> its answer where there is nothing to do, or nothing that does it."""
 
 
+@pytest.mark.slow
 async def test_every_example_has_its_shape() -> None:
     """Each body and each answer with content has one."""
     async with routed() as server:
@@ -85,6 +86,7 @@ async def test_examples_of_streams_are_chunks_to_their_end() -> None:
             assert [one["event"] for one in seen[path]] == ["connection_attempt", "success"]
 
 
+@pytest.mark.slow
 @pytest.mark.uses("groups")
 @pytest.mark.uses("origins")
 @pytest.mark.uses("openai_front")

@@ -73,6 +73,7 @@ async def count(server: Routed, store: Counting, path: str, **params: Any) -> tu
     return max(map(len, lists)), len(store.statements)
 
 
+@pytest.mark.slow
 @pytest.mark.uses("groups")
 @pytest.mark.uses("origins")
 async def test_a_page_takes_as_many_statements_as_a_few_things() -> None:

@@ -114,6 +114,7 @@ async def test_a_payload_of_a_conversation_has_its_messages_and_its_model(tmp_pa
             assert (nobody.status_code, "agent_id" in nobody.text) == (422, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("provider", "answer", "messages"),
     [("anthropic", "anthropic_text", "messages"), ("google", "gemini_text", "contents")],

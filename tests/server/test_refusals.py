@@ -107,6 +107,7 @@ def bad_requests(name: str, operation: dict[str, Any], schemas: dict[str, Any]) 
         yield path, dict.fromkeys(queries, "x\0"), example
 
 
+@pytest.mark.slow
 @pytest.mark.uses("access", "facts", "files", "groups", "mcp", "schedules")
 async def test_refusals_of_every_operation_are_clean() -> None:
     """Wrong values in bodies and queries, and ids of nothing: no defect, and nothing of the server's inside."""

@@ -285,6 +285,7 @@ PLACES: Mapping[str, Fetch] = {
 USES = {"an MCP server": pytest.mark.uses("mcp")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [pytest.param(place, marks=USES.get(place, ())) for place in PLACES])
 async def test_no_input_reaches_what_is_inside(place: str, server: Server, network: Network) -> None:
     """Private, loopback, link-local, mapped and decimal addresses, names, redirects and rebinding: 0 reached."""

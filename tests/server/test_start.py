@@ -51,6 +51,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_a_server_loads_and_builds_what_it_is_asked_for(tmp_path: Path) -> None:
     """Of the modules, routes and bodies that few servers need, a server that nobody asked has none."""
     with subprocess.Popen(

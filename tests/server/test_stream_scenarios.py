@@ -275,6 +275,7 @@ def check_end(chunks: list[tuple[str | None, Chunk]], scenario: Scenario, run_id
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_every_mode_streams_the_contract(server: Routed, name: str) -> None:
     """The kinds in order, the fields of each chunk, and the run's messages as lists and resumed streams show them."""

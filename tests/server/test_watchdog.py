@@ -91,6 +91,7 @@ async def one_of_each(client: httpx.AsyncClient) -> dict[str, str]:
     return {f"{name}_id": value for name, value in found.items()} | {"block_label": "human", "tool_name": "double"}
 
 
+@pytest.mark.slow
 @pytest.mark.uses("files")
 @pytest.mark.parametrize("part", range(PARTS))
 async def test_no_request_holds_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int) -> None:
@@ -131,6 +132,7 @@ async def test_no_request_holds_the_event_loop(tmp_path: Path, monkeypatch: pyte
     assert not slow, "\n".join(slow)
 
 
+@pytest.mark.slow
 async def test_the_first_document_is_made_beside_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes several turns: whoever asks meanwhile is answered."""
     dog = Watchdog()

@@ -84,6 +84,7 @@ NOT_WRITTEN = {
 and of models are not here to ask."""
 
 
+@pytest.mark.slow
 async def test_no_request_holds_the_writer_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over a store where everything has as much as it may have: each list at its limit, texts as long as there is
     room. A route is found by the OpenAPI document, so a new one is here by itself; one whose largest request is

@@ -64,6 +64,7 @@ def leftovers(path: Path, *needles: str) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_no_table_keeps_a_row_of_a_deleted_agent(database: str, tmp_path: Path) -> None:
     """Every table that has a column `agent_id` gets a row of it; a few steps later they are gone."""

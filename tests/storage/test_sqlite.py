@@ -105,6 +105,7 @@ async def test_a_relative_path_names_one_file(tmp_path: Path, monkeypatch: pytes
     await store.close()
 
 
+@pytest.mark.slow
 async def test_two_processes_write_into_one_file(tmp_path: Path) -> None:
     """Nothing is lost, nothing doubled, the numbers have no gap, and each process's messages are in its order."""
     path = tmp_path / "perdure.db"
@@ -229,6 +230,7 @@ UNPRIVILEGED = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("is_there", [False, True])
 def test_a_read_only_folder_is_told(is_there: bool) -> None:

@@ -72,6 +72,7 @@ async def write_all(store: Store, agent_id: AgentId, name: str, *, begun: asynci
     return told
 
 
+@pytest.mark.slow
 async def test_an_older_version_goes_on_while_a_newer_one_migrates(open_store: Open) -> None:
     """No request of either fails, nothing that was acknowledged is missing, and the older one may even start anew."""
     old = await open_store(MIGRATIONS)

@@ -76,6 +76,7 @@ def fill(tx: Tx) -> tuple[AgentId, ArchiveId, int]:
     return agent.id, archive.id, archive.number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 @pytest.mark.parametrize("damage", DAMAGES)
 async def test_damage_is_found_and_repaired(tmp_path: Path, database: str, damage: str) -> None:

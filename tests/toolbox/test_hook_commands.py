@@ -124,6 +124,7 @@ async def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path)
     assert await _is_gone(int((tmp_path / "child").read_text()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("command", ["yes & yes", "setsid sh -c 'echo $$ >> away; exec sleep 600' & sleep 600"])
 def test_a_command_that_hangs_is_not_waited_for_through_its_pipes(tmp_path: Path, command: str, loop: str) -> None:
@@ -143,6 +144,7 @@ def test_a_command_that_hangs_is_not_waited_for_through_its_pipes(tmp_path: Path
     assert all("it took more than 0.1 s" in text for text in texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_command_need_not_read_its_input(tmp_path: Path, loop: str) -> None:
     """One that ends at once has not failed, on either loop."""

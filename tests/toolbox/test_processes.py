@@ -22,6 +22,7 @@ def _runs(word: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_start_that_is_cancelled_leaves_no_program(tmp_path: Path, loop: str) -> None:
     """The program and its children are gone, and its transport is closed, before the caller goes on."""

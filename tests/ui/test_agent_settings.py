@@ -43,6 +43,7 @@ def test_a_feature_without_a_description_has_a_field_of_json() -> None:
     assert field.holds({"any": ["value"]}) and field.parse("") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", setting_fields())
 async def test_each_setting_can_be_set_and_taken_back(path: str) -> None:
     """With what its field says that it may be; and it is refused beyond its range."""

@@ -25,6 +25,7 @@ async def test_the_cells_show_the_window_by_part() -> None:
     assert abs(names.count("free") / 200 - free) < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["paged", "sliding_window", "recursive_summary", "message_buffer"])
 async def test_the_oldest_messages_leave_next(engine: str) -> None:
     """They are those that the next compaction of the agent's engine takes, but for what came since."""

@@ -117,6 +117,7 @@ def test_no_payload_runs_in_markdown() -> None:
             check_harmless(markdown_html(form.format(payload)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS if os.environ.get("PERDURE_FAULTS") == "full" else FORMS[:1])
 def test_no_payload_runs_wherever_its_stream_is_cut(form: str) -> None:
     """Each cut in two pieces at every byte, and in pieces of a single byte."""

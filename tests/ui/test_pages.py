@@ -92,6 +92,7 @@ async def test_each_page_answers_on_an_empty_store() -> None:
     assert set(found.values()) == {200}, found
 
 
+@pytest.mark.slow
 @pytest.mark.uses("origins")
 async def test_each_page_has_a_json_twin() -> None:
     """With a title, and what the page shows."""

@@ -41,6 +41,7 @@ async def test_a_letta_program_runs_against_the_server(tmp_path: Path, version: 
         await run("letta_program.py", version, server)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [OLDEST, OLD, NEWEST] if FULL else [OLDEST])
 async def test_what_users_met_first_works(tmp_path: Path, version: str) -> None:
     """With each generation of the client; and no request holds a schema that a provider would refuse."""

@@ -71,6 +71,7 @@ def wrong(outcomes: Outcomes) -> Mapping[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("version", ["1.12.1", "1.7.12"])
 async def test_every_answer_is_valid_by_the_client_s_own_types(version: str, mcp_url: str) -> None:

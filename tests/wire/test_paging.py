@@ -262,6 +262,7 @@ async def in_loops(client: Any, store: Store) -> list[str]:
     return wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [NEWEST, pytest.param(OLD, marks=pytest.mark.skipif(not FULL, reason="slow"))])
 async def test_loops_over_lists_are_complete(version: str) -> None:
     """Each list has all its items in both orders, in the default order at least the newest page, and none twice."""

@@ -56,12 +56,14 @@ async def find_differences(name: str) -> list[str]:
         return lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 async def test_the_recorded_requests_are_answered_in_the_recorded_shapes(name: str) -> None:
     """Fields, their order, their types, kinds of messages and their order, and how it ended."""
     assert [line for line in await find_differences(name) if line not in OTHERWISE] == []
 
 
+@pytest.mark.slow
 async def test_what_is_answered_otherwise_on_purpose_is_still_so() -> None:
     """A reason without a difference would hide the next one."""
     lines = {line for name in SCRIPTS for line in await find_differences(name)}

@@ -82,6 +82,7 @@ def is_wrong(operation: Operation, outcome: Mapping[str, Any]) -> bool:
     return {name: value for name, value in outcome.items() if name != "detail"} != expected
 
 
+@pytest.mark.slow
 async def test_every_answer_is_valid_by_the_types_of_the_typescript_client(mcp_url: str) -> None:
     by_name = {operation.name: operation for operation in operations()}
     wrong: dict[str, Any] = {}

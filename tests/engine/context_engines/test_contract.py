@@ -26,6 +26,7 @@ def told(engine: str, story: str) -> Told:
     return asyncio.run(tell(STORIES[story], ENGINES[engine]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("story", STORIES)
 def test_every_engine_keeps_the_promises_in_every_conversation(engine: str, story: str) -> None:

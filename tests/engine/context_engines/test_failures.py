@@ -95,6 +95,7 @@ NONSENSE: dict[str, tuple[Callable[[Situation], Any], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NONSENSE)
 async def test_an_engine_that_plans_nonsense_is_quarantined(name: str) -> None:
     """For the run: each run asks it again, and `sliding_window` plans for the rest of each."""

@@ -117,6 +117,7 @@ async def rows_of_the_first(two: Two) -> Counter[Any]:
     )
 
 
+@pytest.mark.slow
 async def test_an_id_in_a_path_leads_nowhere(two: Two) -> None:
     """Whatever the route does with it: 404, and nothing of the other organisation changes."""
     found, tried, kinds = [], 0, set[str]()
@@ -156,6 +157,7 @@ async def test_an_id_behind_one_of_our_own_leads_nowhere(two: Two) -> None:
     assert before - await rows_of_the_first(two) == Counter()
 
 
+@pytest.mark.slow
 async def test_an_id_in_a_query_finds_nothing(two: Two) -> None:
     """A filter by another's thing is refused, or its answer holds nothing of it."""
     found, tried = [], 0
@@ -178,6 +180,7 @@ async def test_an_id_in_a_query_finds_nothing(two: Two) -> None:
     assert tried > 40
 
 
+@pytest.mark.slow
 async def test_an_id_in_a_body_changes_nothing(two: Two) -> None:
     """Every field of a body that can name a thing names another's: refused, or without an effect on it."""
     document, found, tried = build_document(True), [], 0

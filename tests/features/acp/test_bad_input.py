@@ -93,6 +93,7 @@ async def test_lines_that_are_no_messages_are_answered_and_end_nothing(tmp_path:
     assert (last["id"], program.returncode) == (7, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_out", [False, True])
 def test_without_pipes_it_says_what_starts_it(tmp_path: Path, is_out: bool) -> None:
     """/dev/null or a file on either side: one line, and no wait."""
@@ -107,6 +108,7 @@ def test_without_pipes_it_says_what_starts_it(tmp_path: Path, is_out: bool) -> N
     assert done.stderr == b"error: stdin and stdout have to be pipes: an editor starts `perdure acp`\n"
 
 
+@pytest.mark.slow
 async def test_a_request_that_is_not_read_is_answered_with_its_id(tmp_path: Path) -> None:
     """If the id stands at the start or the end of the line, where SDKs write it: its sender would wait for ever."""
     long, deep = "x" * (LINE_LIMIT_BYTES + 10), "[" * 100_000

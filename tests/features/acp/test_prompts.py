@@ -378,6 +378,7 @@ async def test_a_model_that_fails_is_an_error_with_its_text(tmp_path: Path) -> N
         assert [m.text for m in await desk.agent.messages() if m.role == "user"] == ["hello?", "and now?"]
 
 
+@pytest.mark.slow
 async def test_a_run_without_end_stops_at_its_limit_of_steps(tmp_path: Path) -> None:
     """The protocol has a word for it."""
     model = ScriptedModel(otherwise=calls("pay", n=1))

@@ -96,6 +96,7 @@ async def life(perdure: AsyncPerdure, agent: AsyncAgent) -> Mapping[str, Any]:
     return {**await perdure.app.store.read(read), "schedules": schedules, "passages": passages}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [{}, {"temperature": 0.3, "max_output_tokens": 777, "context_window_tokens": 9_000, "facts": {"recall": 3}}],
@@ -152,6 +153,7 @@ def _set(*path: Any, to: Any) -> Any:
     return change
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -103,6 +103,7 @@ async def live(perdure: AsyncPerdure, word: str) -> AsyncAgent:
     return agent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("written", ["xylocarp", "XYLOCARP"])
 async def test_what_is_forgotten_is_nowhere_in_the_file(perdure: AsyncPerdure, written: str) -> None:
     """Undone, all is in it as before; and the file makes an agent that says as much."""
@@ -141,6 +142,7 @@ async def test_a_text_is_hidden_to_its_end(perdure: AsyncPerdure, text: str) -> 
     assert await places(perdure, agent, " ".join(words[:3])) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["forget", "edit", "delete"])
 async def test_what_was_derived_from_it_is_hidden_in_other_words(perdure: AsyncPerdure, way: str) -> None:
     """Of a message that is forgotten or edited, or a passage that is deleted; a deletion by a person stays."""

@@ -36,6 +36,7 @@ async def run(setup: Setup, model: ScriptedModel) -> dict[str, Any]:
         return build_result(benchmark)
 
 
+@pytest.mark.slow
 async def test_facts_are_read_once_and_counted(tmp_path: Path) -> None:
     """Of histories alone: no question, no baseline and no verdict becomes a fact. A run that goes on reads none."""
     setup = setup_of("locomo", tmp_path, facts=True, judge=JUDGE, baselines="none,full", seeds=2)

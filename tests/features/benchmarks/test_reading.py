@@ -70,6 +70,7 @@ def test_locomo_is_read_as_its_own_evaluation_reads_it(tmp_path: Path) -> None:
     assert {one.kind for one in case.questions if one.several} == {"multi-hop"}
 
 
+@pytest.mark.slow
 def test_questions_have_one_order_in_every_process() -> None:
     """So that `--most` and a run that goes on mean the same ones."""
     program = (

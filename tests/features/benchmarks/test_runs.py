@@ -39,6 +39,7 @@ async def run(setup: Setup, models: Mapping[str, Model]) -> dict[str, Any]:
         return build_result(benchmark)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["niah", "dmr", "longmemeval", "locomo"])
 async def test_a_model_that_knows_everything_is_right_in_every_system(tmp_path: Path, name: str) -> None:
     """Perdure and all baselines are asked each question once, and the judge is checked with wrong answers."""
@@ -58,6 +59,7 @@ async def test_a_model_that_knows_everything_is_right_in_every_system(tmp_path: 
     assert "<svg" in render_page([result]) if name == "niah" else result["systems"][0]["grid"] == []
 
 
+@pytest.mark.slow
 async def test_a_run_that_is_repeated_asks_nothing(tmp_path: Path) -> None:
     """Also where the page and other baselines are made later: only these are asked."""
     setup = setup_of("locomo", tmp_path, judge=JUDGE)
@@ -73,6 +75,7 @@ async def test_a_run_that_is_repeated_asks_nothing(tmp_path: Path) -> None:
     assert more["systems"][1]["kinds"]["all"]["score"] == 1
 
 
+@pytest.mark.slow
 async def test_no_question_is_a_memory_for_the_next_one(tmp_path: Path) -> None:
     """Neither recall nor the search finds what was asked before, and each request can be built again."""
     setup = setup_of("locomo", tmp_path, seeds=2)
@@ -93,6 +96,7 @@ async def test_no_question_is_a_memory_for_the_next_one(tmp_path: Path) -> None:
     assert all(step["request"] for one in exported for step in one["steps"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "day"), [("longmemeval", "2023-05-30"), ("locomo", "2023-09-02")])
 async def test_a_question_is_asked_at_its_time(tmp_path: Path, name: str, day: str) -> None:
     """Not today: what was said days ago would be years ago, and each day would have other requests."""
@@ -108,6 +112,7 @@ async def test_a_question_is_asked_at_its_time(tmp_path: Path, name: str, day: s
         assert all(int(count) < 150 for count in re.findall(r"(\d+) days ago", text))
 
 
+@pytest.mark.slow
 async def test_the_whole_history_is_cut_to_the_window(tmp_path: Path) -> None:
     """The newest turns stay."""
     setup = setup_of("niah", tmp_path, baselines="full", lengths="160000", depths="0")
@@ -132,6 +137,7 @@ async def test_answers_that_failed_are_asked_again(tmp_path: Path) -> None:
     assert {figures["score"] for figures in result["systems"][0]["kinds"].values()} == {1.0}
 
 
+@pytest.mark.slow
 async def test_a_judge_that_takes_everything_is_found_out(tmp_path: Path) -> None:
     """Its error rate is that of the wrong answers that it took for right."""
     setup = setup_of("locomo", tmp_path, judge=JUDGE)
@@ -164,6 +170,7 @@ async def test_kinds_and_numbers_of_questions_can_be_chosen(tmp_path: Path) -> N
         await run(setup_of("locomo", tmp_path / "two", kind="hard"), models_of(setup))
 
 
+@pytest.mark.slow
 async def test_what_is_left_to_ask_is_estimated(tmp_path: Path) -> None:
     """Tokens of all systems and of the judge; nothing once everything is answered."""
     setup = setup_of("locomo", tmp_path, judge=JUDGE, baselines="full")
@@ -237,6 +244,7 @@ async def test_a_server_with_openais_api_gets_the_seed(tmp_path: Path, monkeypat
     assert result["systems"][0]["kinds"]["retrieval"]["seeds"] == [pytest.approx(1 / 3)] * 2
 
 
+@pytest.mark.slow
 async def test_several_histories_at_once_have_the_same_figures(tmp_path: Path) -> None:
     """Each question is asked once."""
     results = []

@@ -198,6 +198,7 @@ async def test_an_unknown_price_is_said(tmp_path: Path) -> None:
     assert "unknown" in render_page([json.loads((tmp_path / "out" / "result.json").read_text("utf-8"))])
 
 
+@pytest.mark.slow
 async def test_a_judge_behind_openais_api_works_to_the_end(tmp_path: Path) -> None:
     """Its prompt is printed, wrong and right answers measure it, and what it refuses to judge is counted."""
 

@@ -80,6 +80,7 @@ def test_a_result_beyond_its_tools_limit_is_shortened_not_cut(tmp_path: Path) ->
     assert 'context_expand("msg-2", ' in shown and "characters are not shown" not in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "expected"),
     [
@@ -187,6 +188,7 @@ LIMITED = ["iso", "access", "strings", "object", "xml", "one line", "prose", "tr
 WAYS = [("full", False), ("lossless", False), ("full", True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "level", "is_error"),
     [(kind, *way) for n, kind in enumerate(LIMITED) for m, way in enumerate(WAYS) if FULL or (n - m) % 3 == 0],

@@ -18,6 +18,7 @@ from tests.support.strategies import effort
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ERROR_OUTPUTS)
 def test_the_error_is_shown_within_the_budget(kind: str) -> None:
     """In outputs of every kind, at any place, for any budget that holds a few lines, in tokens or in characters."""
@@ -43,6 +44,7 @@ def test_the_error_is_shown_within_the_budget(kind: str) -> None:
     check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ERROR_OUTPUTS)
 def test_the_error_is_shown_if_nobody_gives_a_budget(kind: str) -> None:
     """The default leaves no error out either."""
@@ -53,6 +55,7 @@ def test_the_error_is_shown_if_nobody_gives_a_budget(kind: str) -> None:
         assert ERRORS[seed] in compress(text).text
 
 
+@pytest.mark.slow
 def test_an_output_of_parts_shows_its_error_in_a_small_room() -> None:
     """Each part's share of the room may be too small for a line: then all share one room."""
     for seed in range(100 if FULL else 25):

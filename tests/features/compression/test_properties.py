@@ -6,6 +6,7 @@ import csv
 import io
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,6 +60,7 @@ def test_json_is_restored(value: object) -> None:
     check(json.dumps(value))
 
 
+@pytest.mark.slow
 @effort(few=10, many=2_000)
 @given(ROWS.map(lambda rows: rows * 9), st.booleans())
 def test_lines_of_json_are_restored(rows: list[dict[str, object]], compact: bool) -> None:

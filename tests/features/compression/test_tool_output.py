@@ -39,6 +39,7 @@ def same(text: str, decoded: object) -> bool:
     return decoded == text if isinstance(decoded, str) else decoded == json.loads(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_each_kind_is_restored_and_never_larger(name: str) -> None:
     """At every level, with the tokens of a real tokenizer; and compressing again changes nothing."""
@@ -267,6 +268,7 @@ def test_a_line_that_counts_errors_is_one(line: str) -> None:
     assert tells_error(line)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "old", "new"),
     [
@@ -298,6 +300,7 @@ def test_an_amount_in_any_writing_is_a_number(row: str, odd: str, largest: str) 
     assert largest in compress("\n".join(rows), budget=800).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ["nan", "inf", "1.2e9", "45s", "n/a"])
 @pytest.mark.parametrize(
     "form",

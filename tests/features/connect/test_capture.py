@@ -252,6 +252,7 @@ def test_a_hundred_megabytes_are_read_line_by_line(project: Path) -> None:
     assert (texts, found.position) == (["First.", "Last."], path.stat().st_size)
 
 
+@pytest.mark.slow
 def test_what_was_prepared_goes_when_memory_is_corrected(project: Path) -> None:
     """By whatever door: a text that is forgotten or erased, a fact, a note, the agent; it is prepared again."""
     prepared = state_folder(project) / CONTEXT_FILE

@@ -270,6 +270,7 @@ def test_undo_of_one_project_leaves_the_others(tmp_path: Path) -> None:
     ) == ["a/inner/.mcp.json", "a/user", "b/.mcp.json"]
 
 
+@pytest.mark.slow
 def test_ten_megabytes_are_written_and_taken_back(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(json.dumps({"projects": {str(number): "x" * 1_000 for number in range(10_000)}}, indent=2))
@@ -335,6 +336,7 @@ write_changes("program", files.plan_changes(entries), entries)
 """
 
 
+@pytest.mark.slow
 def test_killed_anywhere_a_file_has_all_or_nothing(tmp_path: Path) -> None:
     """And undo gives what was there before."""
     path, codes = tmp_path / "config", []

@@ -90,6 +90,7 @@ def test_the_first_session_of_a_project_begins_with_what_holds_in_all(project: P
     assert "Ada prefers make." in hook(project, "session-start", payload(project)).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "edits"), [((), 8), (("--nudges", "strict"), 4), (("--nudges", "off"), 0)])
 def test_a_reminder_is_put_before_the_model_when_it_is_due(project: Path, options: tuple[str, ...], edits: int) -> None:
     """After so many edits without a note, in the form in which Claude Code hands it on."""
@@ -119,6 +120,7 @@ def test_edits_are_counted_for_the_project_where_the_session_was_started(project
     assert EditCounter(state_folder(project)).totals() == (4, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["session-start", "post-tool-use", "pre-compact", "stop", "session-end"])
 def test_a_hook_never_blocks(project: Path, name: str) -> None:
     """Whatever is on stdin: the exit code is 0, nothing is printed, and a defect is a line in the log."""
@@ -151,6 +153,7 @@ def test_a_hook_that_is_not_known_does_not_block(project: Path, arguments: list[
     assert arguments[:1] == ["session-start"] or "there are the hooks session-start, " in log(project)
 
 
+@pytest.mark.slow
 def test_the_hooks_of_this_machine_are_listed_as_well(project: Path) -> None:
     """By the same noun, which is quick only where a hook is named."""
     data = project.parent / "data"

@@ -96,6 +96,7 @@ def faults_of(address: Address) -> list[object]:
     return asyncio.run(ask())
 
 
+@pytest.mark.slow
 def test_there_and_back_every_row_of_every_table_is_the_same(source: Path, target: Address, tmp_path: Path) -> None:
     """Also in tables that are added later: no table is listed anywhere, and the store of this test fills each."""
     names = [name for name in table_names(source) if name not in {*MADE_ANEW, *OF_THE_FILE}]
@@ -111,6 +112,7 @@ def test_there_and_back_every_row_of_every_table_is_the_same(source: Path, targe
     assert faults_of(target) == faults_of(tmp_path / "back.db") == []
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_killed_anywhere_goes_on(
     source: Path, target: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +145,7 @@ def change_counters(path: Path) -> None:
         connection.commit()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "error"), [(change_counters, Conflict), (change_rows, StoreDamaged)])
 def test_a_source_that_changes_between_two_parts_of_a_copy_is_told(
     source: Path, tmp_path: Path, change: Callable[[Path], None], error: type[Exception]
@@ -174,6 +177,7 @@ def test_nobody_writes_to_the_source_meanwhile(source: Path, tmp_path: Path) -> 
         run_sql(impatient, add)
 
 
+@pytest.mark.slow
 def test_a_target_that_is_not_empty_is_refused(source: Path, target: Address, tmp_path: Path) -> None:
     """It stays as it is; so does a copy of something else that is not whole."""
     copy(source, target)

@@ -103,6 +103,7 @@ def test_a_backup_is_put_back_and_the_old_store_is_kept(address: Address, tmp_pa
     assert not [path for path in tmp_path.rglob("*") if "restore-" in path.name]
 
 
+@pytest.mark.slow
 def test_a_store_that_is_open_is_not_replaced(address: Address, tmp_path: Path) -> None:
     """The error says who may have it open, and nothing changes."""
     backup = tmp_path / "backup.db"

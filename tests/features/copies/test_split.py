@@ -32,6 +32,7 @@ def source(tmp_path: Path) -> Path:
     return Path(shutil.copyfile(filled_store(), tmp_path / "from.db"))
 
 
+@pytest.mark.slow
 async def test_a_store_that_is_split_keeps_every_row_and_works_on(source: Path) -> None:
     """Its backup has the same content; a newer version upgrades it; a second split has nothing to do."""
     address = address_of_a_new_schema()
@@ -51,6 +52,7 @@ async def test_a_store_that_is_split_keeps_every_row_and_works_on(source: Path) 
     await store.close()
 
 
+@pytest.mark.slow
 async def test_restore_into_a_split_store_splits_the_backup_too(source: Path) -> None:
     """Into as many parts; the tables of the old store are all in the schema that keeps it. The name of the schema needs
     quotes."""

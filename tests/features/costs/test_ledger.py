@@ -77,6 +77,7 @@ async def test_an_answer_that_is_refused_is_paid_for() -> None:
     assert run.usage == usage
 
 
+@pytest.mark.slow
 async def test_the_ledger_agrees_with_what_the_provider_reported_and_with_each_explanation(talk: Talk) -> None:
     """Part by part; the parts sum to the request, and requests and summaries to the whole."""
     await talk.say("word " * 120, times=45)
@@ -153,6 +154,7 @@ async def test_a_pause_is_named_where_nothing_was_rewritten(talk: Talk) -> None:
     assert describe(cold) == "the conversation rested, and the provider's cache had run out"
 
 
+@pytest.mark.slow
 async def test_the_messages_that_left_a_full_window_are_named(talk: Talk) -> None:
     await talk.say("word " * 120, times=60)
     texts = [describe(request) for request in (await talk.agent.costs()).requests]
@@ -168,6 +170,7 @@ async def test_a_message_that_was_changed_is_named(talk: Talk) -> None:
     assert describe(await talk.say("hello")) == f"the agent changed: message msg-{first.seq} revised"
 
 
+@pytest.mark.slow
 async def test_older_requests_are_counted_where_a_limit_leaves_them_out(talk: Talk) -> None:
     await talk.say("hello", times=5)
     ledger, whole = await talk.agent.costs(limit=2), await talk.agent.costs()
@@ -178,6 +181,7 @@ async def test_older_requests_are_counted_where_a_limit_leaves_them_out(talk: Ta
         await talk.agent.costs(limit=0)
 
 
+@pytest.mark.slow
 async def test_the_plot_is_well_formed_and_shows_every_request(talk: Talk) -> None:
     """In a terminal's columns as in the picture: the sums are those of the ledger, however few columns there are."""
     await talk.say("word " * 120, times=12)

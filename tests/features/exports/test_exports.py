@@ -141,6 +141,7 @@ def test_an_agent_that_moved_knows_what_it_got_from_other_programs(tmp_path: Pat
         assert other.imports.run("jsonl", tmp_path / "out").new == 0
 
 
+@pytest.mark.slow
 def test_a_message_with_large_pictures_comes_back(store: Perdure, tmp_path: Path) -> None:
     """Its line is longer than one of another program may be."""
     store.export(tmp_path / "out", filled(store))
@@ -155,6 +156,7 @@ def test_a_message_with_large_pictures_comes_back(store: Perdure, tmp_path: Path
     assert (again.folder / "messages.jsonl").stat().st_size > 21 << 20
 
 
+@pytest.mark.slow
 def test_a_passage_with_large_metadata_comes_back(store: Perdure, tmp_path: Path) -> None:
     """Its line is longer than one of an archive may be that somebody else has written."""
     agent = store.create_agent("ann")
@@ -248,6 +250,7 @@ def test_what_the_agent_has_forgotten_is_in_none_of_the_files(store: Perdure, tm
     assert "Ada" in texts["memory.md"]
 
 
+@pytest.mark.slow
 def test_thousands_of_messages_come_back_with_the_same_hash(store: Perdure, tmp_path: Path) -> None:
     """In forty conversations, with passages beside them; also when they go round twice."""
     agent = store.create_agent("ann")

@@ -47,6 +47,7 @@ def believed(facts: Sequence[str]) -> set[tuple[str, str]]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(said=st.lists(st.tuples(st.sampled_from(TEXTS), st.booleans()), min_size=1, max_size=5))
 def test_block_and_graph_say_the_same(perdure: Perdure, said: list[tuple[str, bool]]) -> None:

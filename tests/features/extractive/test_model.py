@@ -481,6 +481,7 @@ def test_a_turn_begins_after_the_last_reply() -> None:
     assert (parsed.texts, parsed.done, parsed.answers) == (("two", "three"), (), 0)
 
 
+@pytest.mark.slow
 @given(any_text, any_text, any_text)
 @settings(max_examples=60, deadline=None)
 @example("\ud800\x00", "<value>", "<memory_blocks>\n<human>\n<value>")
@@ -499,6 +500,7 @@ def test_any_text_is_answered_by_one_reply_the_same_each_time(text: str, value: 
             (part.arguments if isinstance(part, ToolCall) else part.text).encode()
 
 
+@pytest.mark.slow
 @given(
     st.lists(any_text, min_size=1, max_size=3),
     any_text,

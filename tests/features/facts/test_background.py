@@ -268,6 +268,7 @@ async def test_a_quick_extractor_extracts_what_waits_when_the_program_ends(tmp_p
     assert scribe.texts == [["I moved", "OK."]]
 
 
+@pytest.mark.slow
 async def test_a_program_that_ends_does_not_wait_for_a_long_backlog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.library import open_sync
 from tests.support.programs import perdure, run_inside
 
@@ -64,6 +66,7 @@ def test_facts_are_listed_by_time_entity_and_what_was_believed(tmp_path: Path) -
     assert "Bob plays chess." in perdure(tmp_path, "chat", "ann", stdin="/facts chess\n").stdout
 
 
+@pytest.mark.slow
 def test_facts_are_filtered_by_source_type_and_scope(tmp_path: Path) -> None:
     """Several sources: any of them; several parts of a scope: all of them."""
     fill(tmp_path)
@@ -135,6 +138,7 @@ def test_what_can_t_be_done_is_told(tmp_path: Path) -> None:
         assert (result.returncode, words in result.stderr, "Traceback" in result.stderr) == (1, True, False), arguments
 
 
+@pytest.mark.slow
 def test_a_profile_a_timeline_and_what_fades(tmp_path: Path) -> None:
     """It is archived by a later pass; a dry run changes nothing, and `restore --last` takes the last one back."""
     with open_sync(tmp_path / "perdure.db") as store:

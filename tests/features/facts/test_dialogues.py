@@ -35,6 +35,7 @@ def test_there_are_as_many_in_both_languages() -> None:
     assert [sum(str(one.id).startswith(name) for one in DIALOGUES) for name in ("english", "chinese")] == [15, 15]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialogue", DIALOGUES)
 async def test_a_model_and_its_answers_make_the_facts_of_a_dialogue(dialogue: Mapping[str, Any]) -> None:
     expect = dialogue["expect"]
@@ -52,6 +53,7 @@ async def test_a_model_and_its_answers_make_the_facts_of_a_dialogue(dialogue: Ma
             assert await answer(agent, question) == question["objects"], question
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialogue", [one for one in DIALOGUES if "patterns" in one.values[0]["expect"]])  # type: ignore[index]
 async def test_the_built_in_patterns_make_the_facts_of_a_dialogue(dialogue: Mapping[str, Any]) -> None:
     async with await open_library(dialogue, "patterns") as perdure:

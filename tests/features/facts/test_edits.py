@@ -101,6 +101,7 @@ async def test_what_comes_from_outside_stays_outside(policy: str, left: list[str
         assert all(hit.fact.trust == "tool" for hit in hits if "DE99" in hit.fact.text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("texts", "left"),
     [

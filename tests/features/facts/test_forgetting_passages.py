@@ -252,6 +252,7 @@ async def test_a_deleted_passage_comes_back_in_its_state(world: World) -> None:
 WORDS = ("walrus", "clam", "ice", "tea", "green", "Ada", "Ben", "likes", "eats", "not", "7", "茶")
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     texts=st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join), min_size=1, max_size=12),

@@ -204,6 +204,7 @@ class Story:
         self.look()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
 async def test_random_changes_while_models_are_asked(part: int, tmp_path: Path) -> None:
     for number in (*range(part, ROUNDS, 10), *FAILED_ONCE[part : part + 1]):

@@ -126,6 +126,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*FORMS, "model"])
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(steps)
@@ -246,6 +247,7 @@ DAY = timedelta(days=1)
 MOVES = ("today", "yesterday", "last week", "last month")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["patterns", "model"])
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(

@@ -329,6 +329,7 @@ async def test_a_text_outlasts_a_model_that_is_away() -> None:
         assert (await agent.facts.counts()).dropped == {}
 
 
+@pytest.mark.slow
 async def test_a_long_run_of_calls_is_read_over() -> None:
     """It fills whole batches with rows in which nobody says anything."""
     script = [calls("archival_memory_search", query=f"tea {number}") for number in range(100)]
@@ -417,6 +418,7 @@ def stored_bytes(path: Path) -> bytes:
     return b"".join(one.read_bytes() for one in path.parent.glob(f"{path.name}*")).lower()
 
 
+@pytest.mark.slow
 async def test_an_erasure_reaches_a_graph_that_is_made_meanwhile(tmp_path: Path) -> None:
     """At whichever of its steps the first facts of the agent are stored."""
     for step in range(26, 42, 2):

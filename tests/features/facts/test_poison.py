@@ -105,6 +105,7 @@ async def reached(agent: AsyncAgent, word: str) -> list[str]:
     return [place for place, text in places.items() if word in text]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trust", ["web", "file"])
 @pytest.mark.parametrize("text", ORDERS)
 async def test_orders_in_pages_and_files_stay_out(text: str, trust: Any) -> None:
@@ -137,6 +138,7 @@ async def test_what_the_agent_quotes_from_a_tool_stays_out() -> None:
         assert await reached(agent, EVIL) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "secret"), SECRETS)
 async def test_a_credential_is_stored_nowhere(text: str, secret: str) -> None:
     """Neither what a user says nor what they add; and no model is sent it."""

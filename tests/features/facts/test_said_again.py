@@ -64,6 +64,7 @@ async def test_a_fact_that_is_said_twice_outlives_each_of_its_messages(facts: st
         assert await states(agent) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "denial", "left"),
     [

@@ -65,6 +65,7 @@ async def start_again(path: Path, reader: Reader, *, times: int) -> list[str]:
         return [hit.fact.text for hit in await agent.facts.list()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [0, 1, 2])
 async def test_a_text_that_is_declined_blocks_no_other_over_restarts(tmp_path: Path, bad: int) -> None:
     """Each start goes on where the one before stopped; after a few tries the text is counted as dropped."""

@@ -42,6 +42,7 @@ class Repeats:
             yield piece
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reading", [0, 20])
 async def test_a_pass_writes_nothing_down_that_was_edited_while_it_read(reading: int, tmp_path: Path) -> None:
     """At whichever of its steps: what is written behind the edit comes from the new text, which is read at once."""

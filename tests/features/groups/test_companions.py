@@ -415,6 +415,7 @@ class Slow(Two):
             yield answer
 
 
+@pytest.mark.slow
 async def test_no_edit_is_lost_in_races_of_companion_and_agent(tmp_path: Path) -> None:
     """The agent inserts lines while its companion rewrites the whole block."""
     model, known = Slow(), list[str]()
@@ -567,6 +568,7 @@ class Repeats:
         return ScriptedModel(insert).respond(request)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("erase", [False, True])
 async def test_a_pass_writes_nothing_down_that_is_forgotten_when_it_begins(erase: bool, tmp_path: Path) -> None:
     """At whichever of its steps; whoever forgets is told if it has to be done again."""

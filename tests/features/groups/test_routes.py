@@ -307,6 +307,7 @@ async def test_what_a_group_does_not_take_is_refused() -> None:
         assert (await server.refused("POST", f"/v1/groups/{NOBODY}/messages", {"input": "a"}))[0] == 404
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["round_robin", "supervisor", "dynamic", "sleeptime"])
 async def test_a_message_larger_than_the_window_of_all_is_named(kind: str) -> None:
     """By its id in the transcript, as an error that says that the caller can mend it, streamed or not."""

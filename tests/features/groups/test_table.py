@@ -92,6 +92,7 @@ def test_the_table_is_there() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", rows())
 async def test_a_turn_does_what_the_table_says(line: str) -> None:
     """Transcript, order, stop reason and stream."""

@@ -142,6 +142,7 @@ async def client_turn(_: Team, server: Routed, row: Row, group_id: str) -> None:
 Face = Callable[[Team, Routed, Row, str], Awaitable[None]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", rows())
 async def test_a_turn_does_what_the_table_says_by_every_face(line: str) -> None:
     """Transcript, order, stop reason and stream. Each face has a group of its own, of the same agents; where there is a

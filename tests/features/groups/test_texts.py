@@ -180,6 +180,7 @@ async def test_a_line_that_looks_like_a_speaker_gets_one_backslash() -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before",
     ["\r", "\u2028", "\x85", "\x0b", "\x0c", "\x1d", "\n\u200b", "\r \u3000", "\n\u2800", "\n\ufffc", "\n\u0301"],

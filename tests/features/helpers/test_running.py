@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
+
 from perdure import ModelReply, ModelRequest
 from perdure.core.messages import Text, ToolCall
 from perdure.core.models import ModelDelta
@@ -186,6 +188,7 @@ async def test_so_many_helpers_of_a_run_work_at_once(tmp_path: Path) -> None:
     assert 1 < counting.most <= 3
 
 
+@pytest.mark.slow
 async def test_five_hundred_helpers_at_once_end_at_the_limit(tmp_path: Path) -> None:
     """So many runs as the limit allows bring results, the other calls a typed error."""
     flood = ModelReply(parts=tuple(helper_call("general", f"Task {number}", f"c{number}") for number in range(500)))

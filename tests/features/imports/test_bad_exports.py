@@ -104,6 +104,7 @@ def test_a_zip_file_without_dates_has_the_present_time(store: Perdure, tmp_path:
     assert store.imports.run(source, place).new > 0
 
 
+@pytest.mark.slow
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(store: Perdure, tmp_path: Path) -> None:
     place = golden.write_zip(tmp_path / "x.zip", {"conversations.json": b"[" + b" " * 300_000_000})
     many = io.BytesIO()

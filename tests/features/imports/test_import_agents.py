@@ -59,6 +59,7 @@ def test_a_companion_is_made_anew_with_its_agent(tmp_path: Path) -> None:
     assert "sam" in persona and "imported" not in persona
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["letta", "export"])
 @pytest.mark.parametrize("name", [None, "one"])
 async def test_two_imports_at_once_make_one_agent(exported: Path, tmp_path: Path, kind: str, name: str | None) -> None:

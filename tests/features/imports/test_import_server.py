@@ -45,6 +45,7 @@ async def texts_of(perdure: AsyncPerdure, key: str) -> list[str]:
     return [one.text for one in await agent.messages(conversation=first, limit=5_000)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("postgres", [False, True], ids=["sqlite", "postgres"])
 async def test_a_server_is_copied_once(tmp_path: Path, postgres: bool) -> None:
     """Three agents with 2,000 messages, and every other kind of thing; a second import adds nothing."""
@@ -207,6 +208,7 @@ async def test_archives_that_a_server_can_not_list_keep_no_messages_back(tmp_pat
     assert new_of(second)["passages"] == len(passages) == 120 and archives == ["moon"]
 
 
+@pytest.mark.slow
 async def test_a_server_that_stops_in_the_middle_is_gone_on_with(tmp_path: Path) -> None:
     """The error says so; every number of answers leaves a store from which the same import goes on."""
     for stops_after in (0, 1, 5, 12, 14, 20):
@@ -293,6 +295,7 @@ async def test_what_was_deleted_or_forgotten_here_does_not_come_back(tmp_path: P
     assert len(passages) == 119 and [one for one in again.left_out if "deleted here" in one]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["round_robin", "supervisor"])
 @pytest.mark.parametrize("name", ["Ann", "Bob"])
 async def test_an_agent_that_is_made_anew_is_in_its_group_again(name: str, kind: str, tmp_path: Path) -> None:
@@ -450,6 +453,7 @@ async def test_two_copies_of_one_server_at_once_bring_it_once(tmp_path: Path) ->
     assert new_of(again) == {} and len(texts) == 20 and len(agents) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 async def test_a_server_with_odd_answers_is_copied_as_far_as_it_can_be(tmp_path: Path, seed: int) -> None:
     """Whatever stands in a field: what can't be taken is left out with a reason, and the rest is whole."""

@@ -18,6 +18,7 @@ from tests.support.stores import new_address
 pytest.importorskip("psycopg", reason="psycopg is installed by `make setup`")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", golden.WRITERS)
 def test_postgresql_takes_each_import_once(tmp_path: Path, source: Any) -> None:
     place = golden.WRITERS[source](tmp_path)

@@ -160,6 +160,7 @@ def test_summaries_and_requests_hold_nothing_of_a_left_branch(tmp_path: Path) ->
     assert whole[-2:] == ["And now?", "two"]
 
 
+@pytest.mark.slow
 @pytest.mark.uses("exports")
 @pytest.mark.parametrize("moves", [1, 2, 3])
 def test_a_branch_that_is_left_after_a_move_is_gone_too(tmp_path: Path, moves: int) -> None:

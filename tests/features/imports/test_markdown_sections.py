@@ -26,6 +26,7 @@ def texts(store: Perdure, agent: str = "markdown") -> list[str]:
     return [one.text for one in store.agent(agent).passages(limit=500)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

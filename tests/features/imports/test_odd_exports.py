@@ -87,6 +87,7 @@ with Perdure(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.uses("exports")
 def test_an_export_to_a_full_disk_leaves_nothing(store: Perdure, tmp_path: Path) -> None:
     store.create_agent("ann").import_messages([("user", None, "x" * 50_000, "2024-01-01T00:00:00Z")])

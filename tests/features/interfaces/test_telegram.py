@@ -90,6 +90,7 @@ async def test_nobody_but_those_allowed_talks_to_it(tmp_path: Path) -> None:
         assert "--allow 8" in bot.notes[0]
 
 
+@pytest.mark.slow
 async def test_fifty_chats_at_once_with_a_restart_in_the_middle(tmp_path: Path) -> None:
     """Each message is stored and answered once, in its chat."""
     api, chats = BotApi(), range(1, 51)

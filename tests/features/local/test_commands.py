@@ -14,6 +14,7 @@ from tests.support.model_files import file_server, gguf
 from tests.support.programs import environment, perdure, perdure_from_cold, run_inside
 
 
+@pytest.mark.slow
 def test_from_an_empty_home_to_an_answer_that_is_remembered(
     tmp_path: Path, llama: str, model_file: Path, seen: Seen
 ) -> None:
@@ -114,6 +115,7 @@ def test_settings_decide_before_a_choice(tmp_path: Path, llama: str, model_file:
     assert chosen.stderr == ("PERDURE_MODEL is 'openai/gpt-4.1' and decides: unset it to answer with local/one.\n")
 
 
+@pytest.mark.slow
 def test_without_the_package_the_error_says_what_to_install(tmp_path: Path, model_file: Path) -> None:
     """Before anything is made, and again by the check."""
     program = "import sys; sys.modules['xllamacpp'] = None; from perdure.cli import main; main()"

@@ -125,6 +125,7 @@ BAD: Mapping[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BAD)
 async def test_it_is_refused_with_its_place_and_nothing_is_written(name: str, tmp_path: Path) -> None:
     """Whatever is wrong, the error says where; no agent is made, and no file is run."""

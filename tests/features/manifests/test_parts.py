@@ -138,6 +138,7 @@ async def test_a_field_that_is_named_no_more_keeps_its_value(tmp_path: Path) -> 
         assert agent.description == "Old." and agent.settings == {"temperature": 0.5, "max_output_tokens": 100}
 
 
+@pytest.mark.slow
 @pytest.mark.uses("mcp")
 async def test_tools_of_a_new_mcp_server_follow_when_it_was_read(tmp_path: Path) -> None:
     """Its program starts after all else is applied, never for a plan; one that does not start waits."""
@@ -161,6 +162,7 @@ async def test_tools_of_a_new_mcp_server_follow_when_it_was_read(tmp_path: Path)
         assert broken.waiting == ["gone"]
 
 
+@pytest.mark.slow
 async def test_hundreds_of_agents_are_applied_at_once(tmp_path: Path) -> None:
     """Up to the limit of a set."""
     text = "blocks: {rules: {value: Be kind.}}\nagents:\n" + "".join(
@@ -246,6 +248,7 @@ async def test_texts_are_shown_as_they_are(tmp_path: Path) -> None:
         assert (await library.manifests.plan({"a.yaml": text.replace("seed:", "value:")})).changes == []
 
 
+@pytest.mark.slow
 @pytest.mark.uses("mcp")
 async def test_arguments_that_may_be_secrets_are_not_shown(tmp_path: Path) -> None:
     """A program that is started with a key."""

@@ -37,6 +37,7 @@ async def added(perdure: AsyncPerdure, file: Path) -> tuple[InvalidEntry, ...]:
     return (await perdure.mcp.get("raw")).server.left_out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("entry", "name", "reason"),
     [

@@ -102,6 +102,7 @@ async def test_the_page_of_an_agents_tools_says_what_changed(tmp_path: Path) -> 
             assert refused.status_code == 422 and "not given: look" in text_of(refused.text)
 
 
+@pytest.mark.slow
 async def test_a_program_is_added_where_the_settings_allow_it() -> None:
     """Else the page says with which command, and the form is refused."""
     form = {"name": "local", "command": shlex.join([COMMAND, *child_arguments()]), "environment": "COLOUR=red\n"}

@@ -230,6 +230,7 @@ async def test_a_server_that_tells_of_a_change_is_read_at_once(tmp_path: Path, w
         assert (await perdure.mcp.run("web", "look", {"at": "x"})).status == "error"
 
 
+@pytest.mark.slow
 async def test_only_what_was_registered_is_sent(tmp_path: Path, web: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """No variable of this process, no header of another server; secrets arrive, and stand nowhere in the clear."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-this-process")

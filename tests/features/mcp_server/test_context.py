@@ -40,6 +40,7 @@ async def filled(client: Client) -> None:
     await said(client, "note", kind="handoff", title="State of the build", fields=handoff)
 
 
+@pytest.mark.slow
 async def test_answers_keep_every_budget(tmp_path: Path) -> None:
     """And say something in each, with whole ids."""
     (tmp_path / "project").mkdir()
@@ -59,6 +60,7 @@ async def test_answers_keep_every_budget(tmp_path: Path) -> None:
     assert "part 3" in searched and "Sources:\n[1] passage-" in searched
 
 
+@pytest.mark.slow
 async def test_a_search_of_two_agents_keeps_every_budget(tmp_path: Path) -> None:
     """To the token, at each of a hundred budgets: what the second one finds is counted with what stands before it."""
     (tmp_path / "project").mkdir()
@@ -114,6 +116,7 @@ async def test_a_search_quotes_blocks_that_have_its_words_only(tmp_path: Path) -
     assert "Ada, an astronomer" in found and none == "Nothing was found."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["blocks", "notes", "passages"])
 async def test_lists_stay_short(tmp_path: Path, kind: str) -> None:
     """With a line that says what was left out."""

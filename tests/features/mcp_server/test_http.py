@@ -221,6 +221,7 @@ async def test_a_deleted_organisation_leaves_no_files(tmp_path: Path, home: Path
     assert (len(kept), left) == (1, [])
 
 
+@pytest.mark.slow
 async def test_requests_that_are_no_calls(tmp_path: Path) -> None:
     """Broken and deep JSON, other methods and types are answered with a status, and nothing is written."""
     async with in_process(tmp_path) as (client, perdure):

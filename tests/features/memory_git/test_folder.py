@@ -46,6 +46,7 @@ def commit(folder: Path, message: str, **files: str) -> None:
     git(folder, "commit", "-q", "-m", message)
 
 
+@pytest.mark.slow
 def test_a_program_reads_the_log(agent: Agent, tmp_path: Path) -> None:
     """Also the times in it."""
     agent.memory_git.checkout(tmp_path / "memory")
@@ -54,6 +55,7 @@ def test_a_program_reads_the_log(agent: Agent, tmp_path: Path) -> None:
     assert newest["at"] == agent.memory_git.commits(limit=1)[0].at.isoformat()
 
 
+@pytest.mark.slow
 def test_an_edit_in_a_folder_becomes_a_version_with_its_reason(agent: Agent, tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     agent.memory_git.checkout(folder)
@@ -69,6 +71,7 @@ def test_an_edit_in_a_folder_becomes_a_version_with_its_reason(agent: Agent, tmp
     assert agent.memory_git.commits(limit=1)[0].versions == (f"human {newest.version}",)
 
 
+@pytest.mark.slow
 def test_a_file_of_windows_is_the_same_memory(agent: Agent, tmp_path: Path) -> None:
     """Its line ends are not part of the value."""
     folder = tmp_path / "memory"
@@ -86,6 +89,7 @@ def versions_of(agent: Agent) -> list[str]:
     return [" ".join(one.versions) or one.subject for one in reversed(agent.memory_git.commits()[:-1])]
 
 
+@pytest.mark.slow
 def test_an_older_block_that_had_a_label_of_another_one_is_committed_once(store: Perdure, agent: Agent) -> None:
     """Its old versions do not take the file of the block that has the label now."""
     old = store.blocks.create("plan", "The old plan.")
@@ -100,6 +104,7 @@ def test_an_older_block_that_had_a_label_of_another_one_is_committed_once(store:
     assert versions_of(agent) == [*made, "plan 1"]
 
 
+@pytest.mark.slow
 def test_labels_that_went_round_are_committed_once(agent: Agent, tmp_path: Path) -> None:
     """Each block is in the file of its label, and each version is one commit."""
     for label in ("one", "two"):
@@ -116,6 +121,7 @@ def test_labels_that_went_round_are_committed_once(agent: Agent, tmp_path: Path)
     assert "I was two." in texts["one"] and "I was one." in texts["two"]
 
 
+@pytest.mark.slow
 def test_a_note_in_another_form_is_one_commit(agent: Agent, tmp_path: Path) -> None:
     """It is the same note: nothing is left to say by another commit."""
     folder = tmp_path / "memory"
@@ -129,6 +135,7 @@ def test_a_note_in_another_form_is_one_commit(agent: Agent, tmp_path: Path) -> N
     assert agent.memory_git.commits(limit=1)[0].subject == "Edit the note Green tea"
 
 
+@pytest.mark.slow
 def test_a_file_that_is_pushed_again_stays(agent: Agent, tmp_path: Path) -> None:
     """A skill leaves the archive, also with the text that it had; a name in NFD keeps its form, once in a memory."""
     folder = tmp_path / "memory"
@@ -150,6 +157,7 @@ def test_a_file_that_is_pushed_again_stays(agent: Agent, tmp_path: Path) -> None
         agent.memory_git.push(folder)
 
 
+@pytest.mark.slow
 def test_a_hidden_block_is_a_file(store: Perdure, agent: Agent, tmp_path: Path) -> None:
     """As it is in the agent's own list, and in what its model reads: only lists of all blocks leave it out."""
     hidden = store.blocks.create("rules", "Be brief.")

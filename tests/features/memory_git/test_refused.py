@@ -81,6 +81,7 @@ BAD = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bad", "why"), BAD, ids=[why[:40] for _, why in BAD])
 async def test_what_can_not_be_memory_is_refused(served: Served, bad: Callable[[GitFolder], None], why: str) -> None:
     """With the file, where it is known also the line; what else the push has is not written either."""

@@ -89,6 +89,7 @@ async def test_a_conflict_is_shown_as_git_shows_it(served: Served) -> None:
     assert (await served.agent.blocks.get("human")).value == "Name: Eva Ida"
 
 
+@pytest.mark.slow
 async def test_each_version_is_a_commit_and_each_commit_a_version(served: Served) -> None:
     """A hundred edits from both sides, of blocks, skills and notes."""
     folder = await served.clone()
@@ -113,6 +114,7 @@ async def test_each_version_is_a_commit_and_each_commit_a_version(served: Served
     assert [one.reason for one in history[0][:5]] == [f"edit 9 {step}" for step in (4, 3, 2, 1, 0)]
 
 
+@pytest.mark.slow
 async def test_what_is_forgotten_or_erased_is_in_no_commit(served: Served) -> None:
     """The commits are made anew: an old clone can't be merged, and its commits are refused."""
     await served.agent.blocks.update("human", "Name: Ada\nPIN: walrus 42")

@@ -31,6 +31,7 @@ def note(home: Path, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_note_of_each_kind_is_written_shown_found_and_listed(tmp_path: Path, project: Path, kind: str) -> None:
     first, *others = fields_of(kind)
@@ -128,6 +129,7 @@ def test_writing_a_note_begins_the_count_of_edits_anew(
     assert counter.totals() == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -8,6 +8,8 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
 from perdure import Perdure
 from perdure.core.text.words import stems
 from perdure.features.notes.values import note_kinds
@@ -48,6 +50,7 @@ def test_the_words_of_the_queries_stand_in_no_title() -> None:
         assert not {*stems(note["title"])} & {*stems(note["query"])}, note["title"]
 
 
+@pytest.mark.slow
 def test_fifty_of_fifty_facts_are_found_by_the_library_and_the_command(tmp_path: Path) -> None:
     with open_sync(tmp_path / "perdure.db") as store:
         ids = fill(store)

@@ -86,6 +86,7 @@ async def test_two_apps_that_change_different_fields_at_once_lose_nothing(tmp_pa
     assert sorted(titles, key=int) == [str(one) for one in range(20)]
 
 
+@pytest.mark.slow
 def test_an_agent_has_five_hundred_notes_and_room_for_more_once_some_are_archived(agent: Agent) -> None:
     ids = [agent.notes.add("doc", str(one), {"text": "x"})[0].id for one in range(NOTES_MAX)]
     with pytest.raises(InvalidInput, match="there are 500 notes, the limit is 500: archive at least 1 "):

@@ -57,6 +57,7 @@ async def play(program: Program, chance: random.Random, steps: int) -> None:
             assert shown == before, (kind, before, shown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20 if os.environ.get("PERDURE_FAULTS") == "full" else 3))
 async def test_the_agent_sees_the_chat_that_it_is_asked_about(seed: int) -> None:
     """After any number of edits, new tries, changes and cuts in chats that begin alike."""

@@ -65,6 +65,7 @@ def told(tmp_path: Path) -> Iterator[tuple[Perdure, Agent, Path]]:
         yield perdure, tell_everywhere(perdure), path
 
 
+@pytest.mark.slow
 @pytest.mark.uses("facts", "files")
 def test_an_erased_text_is_nowhere_in_the_files(told: tuple[Perdure, Agent, Path]) -> None:
     """Not as a whole, and none of its words in the index; the agent answers, and old requests say so."""
@@ -123,6 +124,7 @@ async def test_a_replay_of_an_erased_text_says_that_it_is_redacted(tmp_path: Pat
         assert "[redacted]" not in (await perdure.runs.replay(second.run_id)).end
 
 
+@pytest.mark.slow
 @pytest.mark.uses("facts", "files")
 def test_forgetting_takes_it_out_of_view_and_undo_brings_it_back(told: tuple[Perdure, Agent, Path]) -> None:
     """Blocks, archive, messages and summaries; the old versions stay, so that it can come back."""
@@ -251,6 +253,7 @@ def test_reasoning_and_tool_results_are_redacted(tmp_path: Path) -> None:
         assert agent.send("go on").text == "OK."
 
 
+@pytest.mark.slow
 @pytest.mark.uses("facts")
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 @pytest.mark.parametrize("text", ["İstanbul'da oturuyorum", "José Núñez has gout", "한국에서 살아요"])

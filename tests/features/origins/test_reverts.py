@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ writes = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(writes)
 @settings(max_examples=25, deadline=None)
 def test_a_revert_of_a_source_leaves_the_writes_of_others(steps: list[tuple[str, str]]) -> None:

@@ -196,6 +196,7 @@ def test_one_revert_takes_all_of_a_source_back(tmp_path: Path, url: str) -> None
         assert (summary.blocks, summary.passages, summary.reverted) == (1, 1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.uses("facts")
 @pytest.mark.parametrize(("policy", "expected"), [("label", "active"), ("approve", "proposed"), ("block", None)])
 def test_the_policy_holds_for_facts_too(tmp_path: Path, url: str, policy: str, expected: str | None) -> None:

@@ -36,6 +36,7 @@ def operations(server: Routed) -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.slow
 async def test_a_page_of_another_origin_is_refused_on_every_route() -> None:
     """By its Origin, and where a browser sends none, by Sec-Fetch-Site; the server's own pages and a typed address are
     answered."""
@@ -56,6 +57,7 @@ async def test_a_page_of_another_origin_is_refused_on_every_route() -> None:
             assert (await server.http.get(HEALTH, headers=own)).status_code == 200, own
 
 
+@pytest.mark.slow
 async def test_a_body_that_a_form_can_send_is_refused_on_every_route() -> None:
     """A page may send these types to anybody without asking; the same text as JSON is read."""
     async with routed() as server:

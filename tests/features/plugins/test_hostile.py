@@ -120,6 +120,7 @@ REFUSED: dict[str, tuple[Make, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_hostile_plug_in_is_refused_before_anything_is_installed(
     store: Perdure, settings: Settings, source: Path, name: str

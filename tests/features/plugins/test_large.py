@@ -50,6 +50,7 @@ def test_roots_that_lie_in_each_other_are_read_once(tmp_path: Path) -> None:
     assert [*found.by_name] == ["tidy:b", "tidy:x:y:a"] and not found.shadowed
 
 
+@pytest.mark.slow
 def test_thousands_of_definitions_are_read_once(tmp_path: Path) -> None:
     """A smaller memory would lose each before it is asked for again."""
     settings = install(tmp_path, {f"p{number}": {} for number in range(3)})
@@ -90,6 +91,7 @@ def test_only_the_star_is_a_pattern(pattern: str, fits: list[str]) -> None:
     assert resolve_tools([pattern], ["abc", "abcabc", "b"]).found == fits
 
 
+@pytest.mark.slow
 def test_thousands_of_patterns_take_no_time() -> None:
     """As a hostile definition has them, the first time too."""
     tools = [f"tool_{number}" for number in range(50)]

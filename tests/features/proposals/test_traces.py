@@ -1,6 +1,6 @@
 """A protected block never changes without a person: random traces of everything by which something else can write.
 
-A hundred traces in `make test`, ten thousand with `PERDURE_FAULTS=full`.
+A hundred traces in `make test-all`, ten thousand with `PERDURE_FAULTS=full`.
 """
 
 from __future__ import annotations
@@ -286,6 +286,7 @@ async def make_world(seed: int) -> World:
     return World(store, random.Random(seed), agent, writers, (0, isolated.conversation.seq), script)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(WORLDS))
 async def test_nothing_but_a_person_changes_a_protected_block(seed: int) -> None:
     """After each step of each trace every conversation shows the block as it was, unless a person took the step."""

@@ -96,6 +96,7 @@ def test_due_times_go_on_from_any_of_them(timing: ScheduleTiming, place: int) ->
         assert list(islice(due_times(timing, times[place]), 39 - place)) == times[place + 1 :]
 
 
+@pytest.mark.slow
 @given(
     timings(least_minutes=45),
     st.lists(st.integers(-600, 2_500), min_size=1, max_size=12),

@@ -71,6 +71,7 @@ SUCCESSES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", FAILURES)
 async def test_a_result_that_tells_of_a_failure_confirms_nothing(tmp_path: Path, text: str) -> None:
     """Although the call itself succeeded."""
@@ -79,6 +80,7 @@ async def test_a_result_that_tells_of_a_failure_confirms_nothing(tmp_path: Path,
     assert not done and REFUSED in told and "tells of a failure" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", SUCCESSES)
 async def test_a_result_that_succeeded_confirms(tmp_path: Path, text: str) -> None:
     assert (await kept(tmp_path, ("Deploy.", [calls("shell", says=text), keep(evidence="shell")])))[0]

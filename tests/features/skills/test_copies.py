@@ -119,6 +119,7 @@ def saying(text: str) -> Callable[[dict[str, Any]], None]:
     return lambda part: part.update(text=text)
 
 
+@pytest.mark.slow
 @pytest.mark.uses("agent_files")
 @pytest.mark.parametrize(
     ("change", "told", "state"),

@@ -87,6 +87,7 @@ async def test_the_confirmation_is_linked(tmp_path: Path) -> None:
         assert first.run_id != second.run_id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "change"),
     [

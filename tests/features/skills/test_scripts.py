@@ -92,6 +92,7 @@ async def test_a_script_in_the_text_of_a_skill_runs(tmp_path: Path) -> None:
         assert (await agent.skills.get("check")).uses.uses == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "told"),
     [

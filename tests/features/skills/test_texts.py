@@ -197,6 +197,7 @@ def test_a_fact_that_holds_only_now_is_refused(text: str) -> None:
     assert refused_by(text) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -60,6 +60,7 @@ def test_words_that_are_given_one_by_one_are_not_parted_again() -> None:
     assert expanded("$1|$2|$ARGUMENTS", "two words it's", ["two words", "it's"]) == "two words|it's|two words it's"
 
 
+@pytest.mark.slow
 def test_words_are_those_of_a_shell() -> None:
     """By the rules of `shlex`, but in a time that does not grow with the square of a word's length."""
     chance = random.Random(0)

@@ -20,6 +20,7 @@ from tests.features.snapshots.histories import (
 COUNT = 100 if os.environ.get("PERDURE_FAULTS") == "full" else 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(COUNT))
 async def test_clones_and_restores_send_what_the_original_sends(tmp_path: Path, seed: int) -> None:
     """So do a clone, an agent of the file, and the agent itself, brought back after more has happened."""

@@ -37,6 +37,7 @@ from tests.features.snapshots.histories import (
 from tests.support.library import SlowSpeaker, open_async, open_sync
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 async def test_after_going_back_to_a_step_the_same_message_is_the_same_request(tmp_path: Path, seed: int) -> None:
     """Whatever happened behind the step: the recorded request of the next run is sent again, byte for byte."""
@@ -319,6 +320,7 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_document_that_is_no_agent_is_refused_and_leaves_nothing(tmp_path: Path, name: str) -> None:
     change, why = CHANGES[name]

@@ -56,6 +56,7 @@ async def test_vectors_are_those_of_sentence_transformers(minilm: MiniLM) -> Non
     assert np.allclose(rows @ rows.T, [[1, 0.6660, 0.1046], [0.6660, 1, 0.1411], [0.1046, 0.1411, 1]], atol=6e-5)
 
 
+@pytest.mark.slow
 @needs_minilm
 async def test_a_vector_does_not_depend_on_its_batch(minilm: MiniLM) -> None:
     """Alone, among others, in another order: the same to 1e-5."""
@@ -109,6 +110,7 @@ async def test_the_words_of_a_long_text_are_those_of_its_first_window(tiny: Mini
     assert np.allclose(words, alone, atol=1e-5)
 
 
+@pytest.mark.slow
 @needs_minilm
 @pytest.mark.parametrize("text", ODD, ids=lambda text: ascii(text[:6]))
 async def test_no_text_is_refused_by_the_real_one(minilm: MiniLM, text: str) -> None:

@@ -58,6 +58,7 @@ def shaped(provider: str, schema: Any, *, tools: bool = True) -> ModelRequest:
     return request if tools else replace(request, tools=())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize(
     ("provider", "model"), [(ANTHROPIC, ""), (ANTHROPIC, "claude-3-x"), (GOOGLE, ""), (OPENAI, "")]

@@ -60,6 +60,7 @@ def documented() -> Iterator[Any]:
             yield pytest.param(provider, payload, case["error"], id=f"{provider}-{case['status']}-{case['error']}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("provider", "payload", "kind"), list(documented()))
 async def test_documented_errors(provider: str, payload: Payload, kind: str) -> None:
     with pytest.raises(ModelError) as caught:
@@ -164,6 +165,7 @@ async def test_an_event_that_nests_deeply_is_a_failure_of_the_provider(provider:
         await answer(provider, Payload.sse(b"data: " + begin + opening.encode() * 15_000 + b"\n\n"), model="m")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", [*MODELS, "openai-chat", "vllm"])
 @pytest.mark.parametrize("kind", ["full", "full and packed", "packed twice", "a bomb"])
 async def test_an_answer_that_is_too_large_is_not_read(provider: str, kind: str) -> None:

@@ -96,12 +96,14 @@ def outcomes(cage: Cage) -> dict[str, tuple[str, str]]:
     return outcomes_of(cage, {**REFUSED, **ALLOWED})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cage", SERVERS, indirect=True)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_calls_share_takes_no_messages(outcomes: dict[str, tuple[str, str]], name: str) -> None:
     assert outcomes[name][0] == "refused", outcomes[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cage", SERVERS, indirect=True)
 @pytest.mark.parametrize("name", ALLOWED)
 def test_ordinary_programs_are_not_in_the_way_of_that(outcomes: dict[str, tuple[str, str]], name: str) -> None:

@@ -23,6 +23,7 @@ def send(body, fd=4):
 
 @pytest.mark.parametrize("cage", SERVERS, indirect=True)
 class TestForgedAnswers:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("body", "status"),
         [
@@ -49,6 +50,7 @@ class TestForgedAnswers:
         assert result.agent is None
         assert str(result.value).isprintable()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "source",
         [
@@ -74,6 +76,7 @@ class TestForgedAnswers:
         assert result.status in {"error", "crash", "timeout"}
         assert result.value is None
 
+    @pytest.mark.slow
     def test_nobody_can_answer_for_another_call(self, cage: Cage) -> None:
         """Answers are written to every descriptor there is, while another call works."""
         forger = (
@@ -98,6 +101,7 @@ class TestForgedAnswers:
         assert cage.run("1 + 1").value == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [

@@ -46,6 +46,7 @@ async def installed(folder: Path, *wanted: str, bytes_max: int = 1 << 30, timeou
     return await pip.install(wanted, scratch, bytes_max=bytes_max, progress=lambda line: None)
 
 
+@pytest.mark.slow
 async def test_wheels_are_installed_from_a_lock(index: PackageIndex, tmp_path: Path) -> None:
     """What is needed beside comes along; the lock names each version and hash; the files are the server's."""
     index.add(make_wheel("good", needs=("helper>=1",)))
@@ -62,6 +63,7 @@ async def test_wheels_are_installed_from_a_lock(index: PackageIndex, tmp_path: P
     assert all(one.st_uid == os.geteuid() and one.st_mode & stat.S_IROTH for one in facts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ADDRESSES if FULL else ADDRESSES[:2])
 async def test_no_code_runs_at_an_installation(index: PackageIndex, tmp_path: Path, address: str) -> None:
     """A wheel may name an address where what it needs comes as source: no program builds that, or fetches it."""
@@ -112,6 +114,7 @@ async def test_nobody_but_the_index_is_asked(index: PackageIndex, tmp_path: Path
         assert service.requests == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("address", "reached"), [("127.0.0.1", True), ("127.0.0.2", False)])
 async def test_files_may_lie_on_another_name_of_the_index(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, reached: bool
@@ -135,6 +138,7 @@ async def test_files_may_lie_on_another_name_of_the_index(
             await installed(tmp_path, "good")
 
 
+@pytest.mark.slow
 async def test_a_wheel_that_changed_meanwhile_is_not_taken(index: PackageIndex, tmp_path: Path) -> None:
     """What is installed has the hash of what was resolved."""
     name, data = make_wheel("good")
@@ -146,6 +150,7 @@ async def test_a_wheel_that_changed_meanwhile_is_not_taken(index: PackageIndex, 
         await installed(tmp_path, "good")
 
 
+@pytest.mark.slow
 async def test_an_index_with_a_password_is_asked_with_it(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +165,7 @@ async def test_an_index_with_a_password_is_asked_with_it(
     assert not any(b"canary-word" in path.read_bytes() for path in target.rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["environment", "direct", *(["pip"] if FULL else [])])
 async def test_a_company_s_proxy_is_used(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
@@ -213,6 +219,7 @@ async def test_the_installer_gets_no_secret(tmp_path: Path, monkeypatch: pytest.
     assert proxy.partition("//")[2].partition("@")[0] not in (tmp_path / "arguments").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 async def test_what_takes_too_long_or_is_given_up_is_ended(index: PackageIndex, tmp_path: Path) -> None:
     """No process is left in the group of the installer."""
     index.add(make_wheel("good"))
@@ -252,6 +259,7 @@ def test_the_list_of_what_is_needed_is_bounded(
         installer._read_report(tmp_path / "report.json")
 
 
+@pytest.mark.slow
 async def test_what_is_too_large_is_refused(index: PackageIndex, tmp_path: Path) -> None:
     """A wheel of some kilobytes that becomes 3 MiB, and one whose file is larger than the whole set may be."""
     index.add(make_wheel("large", size=3 << 20))

@@ -92,6 +92,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     remove_tree(work)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("probe", "target"), CASES, ids=[f"{probe}-{n}" for n, (probe, _) in enumerate(CASES)])
 def test_the_attempt_is_refused(place: dict[str, Any], probe: str, target: str) -> None:
     ground: Ground = place["ground"]
@@ -102,6 +103,7 @@ def test_the_attempt_is_refused(place: dict[str, Any], probe: str, target: str) 
     assert ground.changed() == []
 
 
+@pytest.mark.slow
 def test_the_same_code_does_what_it_says_where_it_may(place: dict[str, Any]) -> None:
     """In its own folder it may write; so it is the cage that refuses the rest, not a mistake in the attempts."""
     mine = str(place["work"] / "made")

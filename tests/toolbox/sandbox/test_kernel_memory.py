@@ -132,6 +132,7 @@ def outcomes(cage: Cage) -> dict[str, tuple[str, str]]:
     return outcomes_of(cage, REFUSED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cage", SERVERS, indirect=True)
 @pytest.mark.parametrize("name", REFUSED)
 def test_buffers_and_queues_stay_as_they_are(outcomes: dict[str, tuple[str, str]], name: str) -> None:
@@ -174,6 +175,7 @@ def test_sockets_count_as_memory(cage: Cage) -> None:
     assert (result.status, "need more memory than 128 MiB" in result.error) == ("memory", True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cage", SERVERS, indirect=True)
 def test_page_tables_count_as_memory(cage: Cage) -> None:
     """Pages that are only read take none themselves, but each may need two pages of tables."""
@@ -182,6 +184,7 @@ def test_page_tables_count_as_memory(cage: Cage) -> None:
     assert (result.status, "need more memory than 96 MiB" in result.error) == ("memory", True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WITH_NAMESPACES)
 def test_connections_within_a_call_have_small_buffers(kind: str) -> None:
     """The kernel would let those of TCP grow to tens of megabytes. Connections nobody accepts are few."""

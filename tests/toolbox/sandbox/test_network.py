@@ -125,6 +125,7 @@ def tunnel(cage: Cage, host: str, port: int, *hosts: str) -> str:
     return str(result.value if result.status == "success" else result.error)
 
 
+@pytest.mark.slow
 def test_a_job_reaches_a_host_that_it_lists(networked: Cage, site: Site) -> None:
     """By name, through plain requests and tunnels; the server sees the host's name, and no proxy."""
     plain = fetch(networked, f"http://api.test:{site.port}/a?b=c", f"api.test:{site.port}")
@@ -137,6 +138,7 @@ def test_a_job_reaches_a_host_that_it_lists(networked: Cage, site: Site) -> None
     assert (headers["host"], headers["connection"]) == (f"api.test:{site.port}", "close")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("host", "listed", "why"),
     [
@@ -316,6 +318,7 @@ def test_the_administrator_decides(networked: Cage) -> None:
     assert (result.status, "administrator" in result.error) == ("refused", True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["root without namespaces", "user without namespaces"])
 def test_without_a_network_namespace_hosts_are_refused(kind: str) -> None:
     """Nothing else could hold the code to them."""

@@ -66,6 +66,7 @@ def file(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("cage", SERVERS, indirect=True)
 class TestAReaderThatWasTakenOver:
+    @pytest.mark.slow
     @pytest.mark.parametrize("attempt", ATTEMPTS)
     def test_it_reaches_nothing_but_its_file(self, cage: Cage, file: Path, attempt: str) -> None:
         """No network, no other file, no process; its file is there to be read, and not to be changed."""
@@ -102,6 +103,7 @@ class TestAReaderThatWasTakenOver:
         assert result.status == "success", result.error
         assert result.value[:2] == [CONTENT, "refused"]
 
+    @pytest.mark.slow
     def test_it_has_no_environment_and_a_user_of_its_own(self, cage: Cage, file: Path) -> None:
         """Keys of the server are not there."""
         result = cage.run("import os\ndef probe():\n    return [dict(os.environ), os.getuid()]", "probe", input=file)
@@ -134,6 +136,7 @@ def read(cage: Cage, path: Path, limits: ReadLimits | None = None) -> tuple[Docu
     return cage.wait(convert_file(path.name, path, limits=limits, progress=progress, sandbox=cage.sandbox)), reports
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_every_kind_is_read_as_it_is_without_a_sandbox(cage: Cage, tmp_path: Path, name: str) -> None:
     """To the letter, with what is done told in the same steps."""
@@ -259,6 +262,7 @@ def test_a_conversion_that_is_cancelled_ends_its_process(cage: Cage, tmp_path: P
     assert cage.run("1 + 1").value == 2
 
 
+@pytest.mark.slow
 def test_a_large_file_is_handed_in_whole(cage: Cage, tmp_path: Path) -> None:
     """Piece by piece, without a copy of it in the server."""
     path = tmp_path / "a.bin"
@@ -270,6 +274,7 @@ def test_a_large_file_is_handed_in_whole(cage: Cage, tmp_path: Path) -> None:
     assert result.value == hashlib.sha256(path.read_bytes()).hexdigest(), result.error
 
 
+@pytest.mark.slow
 def test_a_file_does_not_wait_for_a_slow_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All places are there for files: each is an owner of its own."""
     slow = reader.SOURCE.replace("    from", "    import time; time.sleep(5 * (name == 'slow.html'))\n    from", 1)

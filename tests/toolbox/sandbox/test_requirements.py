@@ -207,6 +207,7 @@ def test_removing_goes_past_no_link(tmp_path: Path) -> None:
     assert (outside / "file").read_text(encoding="utf-8") == "x"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["root", "user", "user without namespaces"])
 def test_a_call_sees_its_own_set_and_no_other(kind: str) -> None:
     """Read-only, by import; what was installed for others is out of reach."""
@@ -237,6 +238,7 @@ def folders_in(cache: Path) -> list[str]:
     return sorted(path.name for path in cache.iterdir() if path.is_dir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("root", [True, False])
 def test_a_package_may_nest_as_deep_as_it_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: bool) -> None:
     """It is taken over and removed all the same: else nothing could be installed beside it any more."""

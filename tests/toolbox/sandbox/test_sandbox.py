@@ -167,6 +167,7 @@ def test_processes_of_a_job_work_together(cage: Cage) -> None:
     assert not Path("/dev/shm/perdure-own-file").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cage", ["root without namespaces", "user without namespaces"], indirect=True)
 @pytest.mark.parametrize("line", ["multiprocessing.Pool(1)", "multiprocessing.Lock()", "os.fork()", "open('x', 'w')"])
 def test_what_is_missing_without_namespaces_is_told(cage: Cage, line: str) -> None:
@@ -237,6 +238,7 @@ class TestWithoutIsolation:
         assert not isolation.enough
         assert "files" in refused.value.missing or isolation.backend == "none"
 
+    @pytest.mark.slow
     async def test_code_is_run_if_that_is_asked_for_and_logged(
         self, bare: dict[str, bool], caplog: pytest.LogCaptureFixture
     ) -> None:
