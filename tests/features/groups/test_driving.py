@@ -275,18 +275,22 @@ async def test_a_message_passed_on_too_often_ends_at_once() -> None:
 
 
 async def test_a_change_holds_from_the_next_turn_on() -> None:
-    """An agent that leaves speaks no more; one that joins is shown what was said before."""
+    """An agent that leaves speaks no more; one that joins is shown what was said before; one that is back goes on."""
     async with open_team({"Anna": [], "Bob": [], "Carl": []}) as team:
         group, ports = await team.group("Anna", "Bob"), team.perdure.app.ports
         await team.say(group, "one")
         ids = [team.agents["Carl"], team.agents["Bob"]]
+        same = team.perdure.groups.by_id(group.id)
+        before = await same.conversation_of(team.agents["Anna"])
         await team.store.write(
             lambda tx: update_group(tx, group.id, {"agent_ids": ids}, ids=ports.ids, at=ports.clock.now())
         )
         await team.say(group, "two")
+        await same.update(agent_ids=[*ids, team.agents["Anna"]])
 
         assert (await team.transcript(group))[3:] == ["User: two", "Carl: OK.", "Bob: OK."]
         assert team.input_of("Carl").endswith("[User] one\n\n[Anna] OK.\n\n[Bob] OK.\n\n[User] two")
+        assert before == await same.conversation_of(team.agents["Anna"])
 
 
 async def test_a_reset_empties_the_conversations_of_the_group_only() -> None:

@@ -351,6 +351,28 @@ async def test_another_perdure_server_is_copied(tmp_path: Path) -> None:
     assert new_of(report)["files"] == 1
 
 
+@pytest.mark.uses("groups")
+async def test_a_group_of_another_perdure_server_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Each agent speaks in the conversation that it had there, whose messages its model sees; none beside."""
+    (there := tmp_path / "there").mkdir()
+    script = [says("Hello, I am Ann."), says("And I am Bob.")]
+    model = ScriptedModel(says("Ann again."), says("Bob again."))
+    async with served(there, model=ScriptedModel(*script)) as (url, source):
+        agents = [await source.create_agent(name) for name in ("Ann", "Bob")]
+        group = await source.groups.create("round_robin", agents=agents)
+        await group.send("Who are you?")
+        async with await open_async(tmp_path / "here.db", model=model) as perdure:
+            await perdure.imports.run_server(url)
+            here = await perdure.groups.get(group.id)
+            lines = [await one.conversation_of(agents[0].id) for one in (group, here)]
+            await here.send("And now?")
+            again = await perdure.imports.run_server(url)
+            counts = [len(await perdure.agent_of(one.id).conversations()) for one in agents]
+
+    assert lines[0] == lines[1] and counts == [2, 2] and new_of(again) == {}
+    assert ["Who are you?" in asked.messages[0].text for asked in model.requests] == [True, True]
+
+
 async def test_a_store_is_not_copied_into_itself(tmp_path: Path) -> None:
     async with served(tmp_path, says("Hello.")) as (url, perdure):
         ann = await perdure.create_agent("Ann")

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, TypedDict, get_args
 
 from perdure.core.blocks import Author
+from perdure.core.conversations import ConversationFilter
 from perdure.core.errors import GroupBusy, IdempotencyMismatch, InvalidInput, LimitReached, NotFound
 from perdure.core.ids import AgentId, BlockId, ConversationId, GroupId, Ids, MessageId
 from perdure.core.messages import Draft, parts_to_json, text_of
@@ -196,10 +197,13 @@ def _open_conversations(tx: Tx, group: Group, *, ids: Ids, at: datetime) -> None
 
 
 def open_conversation(tx: Tx, group: Group, agent_id: AgentId, name: str, *, ids: Ids, at: datetime) -> GroupMember:
-    """Give an agent a new conversation for this group."""
-    conversation_id = ConversationId(ids.new("conversation"))
-    conversation = tx.conversations.add(agent_id, conversation_id, summary=f"In {group.id}", at=at)
-    member = GroupMember(agent_id=agent_id, name=name, conversation_seq=conversation.seq)
+    """Give an agent the conversation for this group that it has from before or from another server, or a new one."""
+    title = f"In {group.id}"
+    named = tx.conversations.page(ConversationFilter(agent_id=agent_id, text=title))
+    there = [one for one in named if one.summary == title]
+    if not there:
+        there = [tx.conversations.add(agent_id, ConversationId(ids.new("conversation")), summary=title, at=at)]
+    member = GroupMember(agent_id=agent_id, name=name, conversation_seq=there[0].seq)
     tx.of(Groups).put_conversation(group.id, member)
     return member
 
