@@ -1,7 +1,5 @@
 """`python -m perdure` is `perdure`."""
 
-from __future__ import annotations
-
 from perdure.cli import main
 
 if __name__ == "__main__":

@@ -1,5 +1,3 @@
 """Metrics for the server, which doesn't import adapters; apart, as importing them takes long."""
 
-from __future__ import annotations
-
 from perdure.telemetry.metrics import Metrics as Metrics

@@ -5,8 +5,6 @@ in one order. What is found is the same for an agent's tools, a person and anoth
 gives back; `messages` and `passages` are the units of work, and need numpy, so nothing here imports them.
 """
 
-from __future__ import annotations
-
 from perdure.search.ranking.hits import Arm, Hits, MessageHit, PassageHit, SearchReport, Why
 
 __all__ = ["Arm", "Hits", "MessageHit", "PassageHit", "SearchReport", "Why"]

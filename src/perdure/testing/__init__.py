@@ -1,7 +1,5 @@
 """Doubles of the outside world, for our tests and yours."""
 
-from __future__ import annotations
-
 from perdure.testing.clock import FakeClock, RecordedTelemetry, SequentialIds
 from perdure.testing.http_model import (
     ChunkList,

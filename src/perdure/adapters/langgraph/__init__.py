@@ -1,7 +1,5 @@
 """LangGraph's two interfaces for what lasts: `PerdureStore`, a `BaseStore`, and `PerdureSaver`, a checkpointer."""
 
-from __future__ import annotations
-
 try:
     import langgraph.checkpoint.base  # noqa: F401
 except ImportError as error:

@@ -1,7 +1,5 @@
 """Who may use a store through a server: organisations with users and keys, and the log of who did what."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun, OrgTable
 
 FEATURE = Feature(

@@ -1,7 +1,5 @@
 """Agents in editors, such as Zed, over the Agent Client Protocol."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun
 
 FEATURE = Feature(

@@ -1,7 +1,5 @@
 """Agents as files, which Letta's server reads and writes too."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun
 
 FEATURE = Feature(

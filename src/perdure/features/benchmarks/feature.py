@@ -1,7 +1,5 @@
 """Published benchmarks of memory, run through the library that everybody uses, beside simple baselines."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun
 
 FEATURE = Feature(

@@ -3,8 +3,6 @@
 Stored results keep the text that they were given.
 """
 
-from __future__ import annotations
-
 import re
 
 LEAST_CHARS = 400

@@ -1,7 +1,5 @@
 """What tools return in fewer tokens, and what opens parts of it."""
 
-from __future__ import annotations
-
 from perdure.core.features import AgentSetting, Feature, Noun
 
 FEATURE = Feature(

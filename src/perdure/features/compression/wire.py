@@ -1,7 +1,5 @@
 """The setting `tool_output` in requests."""
 
-from __future__ import annotations
-
 from perdure.features.compression.pipeline import Level
 from perdure.server.wire.fields import ItemsByName
 

@@ -1,7 +1,5 @@
 """One command that gives a program, such as Claude Code, Perdure's memory; and the hooks that such programs run."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun
 
 FEATURE = Feature(

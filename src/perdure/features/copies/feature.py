@@ -1,7 +1,5 @@
 """Copies of whole stores: backups, a backup in a store's place, moves to another database, and its parts."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun
 
 FEATURE = Feature(

@@ -1,7 +1,5 @@
 """What fills a context window, what a model was sent, and what a conversation costs."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun
 
 FEATURE = Feature(

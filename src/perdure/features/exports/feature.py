@@ -1,7 +1,5 @@
 """Agents as folders that people and programs can read, and that imports read back."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun
 
 FEATURE = Feature(

@@ -1,7 +1,5 @@
 """The model `perdure/extractive`: a small deterministic program that notes and finds what people tell it."""
 
-from __future__ import annotations
-
 from perdure.core.features import BuiltIn, Feature
 
 FEATURE = Feature(

@@ -1,7 +1,5 @@
 """What an agent knows as facts, with the times at which they were true, and where they come from."""
 
-from __future__ import annotations
-
 from perdure.core.features import AgentSetting, ArchiveUse, Feature, Noun, RootUse, TableUse, TextUse
 
 _GRAPHS = "FROM agent_graphs a JOIN graphs g ON g.id = a.graph_id WHERE"

@@ -1,7 +1,5 @@
 """Folders of files, which become text that agents read and search."""
 
-from __future__ import annotations
-
 from perdure.core.features import ArchiveUse, Feature, Noun, OrgTable, RootUse, TableUse, TextUse
 
 _FOLDERS = (

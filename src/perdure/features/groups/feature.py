@@ -1,7 +1,5 @@
 """Groups of agents, companions that tidy another agent's memory, and agents that write to agents."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun, RootUse, TableUse, TextUse
 
 _SAME_PAIR = "x.agent_id = agent_blocks.agent_id AND x.block_id = agent_blocks.block_id"

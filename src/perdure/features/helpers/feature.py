@@ -1,7 +1,5 @@
 """Helpers: agents that work for another one, each with a task, a window and a model of its own."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun, TableUse
 
 HELPER_OF = "helper_of"

@@ -1,7 +1,5 @@
 """The past that people bring from ChatGPT, Claude, mem0, Zep, Letta's server, Markdown and lines of JSON."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun, TableUse
 
 FEATURE = Feature(

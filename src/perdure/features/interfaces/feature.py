@@ -1,7 +1,5 @@
 """A small protocol for programs that show agents, and a bot for Telegram."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun
 
 FEATURE = Feature(

@@ -1,7 +1,5 @@
 """Models that run on this machine, without another program."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun
 
 FEATURE = Feature(

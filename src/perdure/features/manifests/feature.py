@@ -1,7 +1,5 @@
 """Agents described in files under version control, and what becomes of them: a plan, and then the change."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun, OrgTable
 
 FEATURE = Feature(

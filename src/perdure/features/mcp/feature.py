@@ -1,7 +1,5 @@
 """MCP servers, whose tools agents use after a person has approved them."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun, OrgTable
 
 FEATURE = Feature(

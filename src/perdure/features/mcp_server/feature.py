@@ -1,7 +1,5 @@
 """Perdure's memory for any program that speaks the Model Context Protocol, over stdio and HTTP."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun
 
 FEATURE = Feature(

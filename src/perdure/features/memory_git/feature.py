@@ -1,7 +1,5 @@
 """Memory as a git repository: blocks, notes and skills as Markdown, each change a commit; pushes become versions."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun, TableUse, TextUse
 
 FEATURE = Feature(

@@ -1,7 +1,5 @@
 """Structured notes, kept as Markdown in archival memory; and memory that belongs to a project's folder."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun
 
 FEATURE = Feature(

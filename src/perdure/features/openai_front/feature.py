@@ -1,7 +1,5 @@
 """OpenAI's API in front of agents, and of any model with an agent's memory around it."""
 
-from __future__ import annotations
-
 from perdure.core.features import AgentSetting, Feature, TableUse
 
 MEMORY_OF = "memory_of"

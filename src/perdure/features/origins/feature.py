@@ -1,7 +1,5 @@
 """Where memories and answers come from, and taking them back: why, sources, revert, forget, undo, erase."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun
 
 FEATURE = Feature(

@@ -1,7 +1,5 @@
 """Helpers, commands and skills as Markdown files, from six layers; and plug-ins, folders that bring some of each."""
 
-from __future__ import annotations
-
 from perdure.core.features import AgentSetting, Feature, Noun
 
 FEATURE = Feature(

@@ -1,7 +1,5 @@
 """Blocks that only a person changes, and proposals to change memory, which a person approves or refuses."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun, TableUse, TextUse
 
 _TEXTS = ("label", "new_value", "diff", "reason", "evidence", "decision")

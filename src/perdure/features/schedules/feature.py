@@ -1,7 +1,5 @@
 """Messages that are sent to agents by themselves, and events from outside."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun, TableUse, TextUse
 
 FEATURE = Feature(

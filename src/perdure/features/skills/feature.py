@@ -1,7 +1,5 @@
 """Skills: from files, and from the agents themselves, which an agent reads on demand; and what may enter each layer."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun, TableUse, TextUse
 
 FEATURE = Feature(

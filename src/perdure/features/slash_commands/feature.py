@@ -1,7 +1,5 @@
 """Commands of the user: Markdown files whose text is sent as a message, with arguments, by `/NAME`."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun
 
 FEATURE = Feature(

@@ -1,7 +1,5 @@
 """Exact states of agents: kept, brought back, and made into agents of their own."""
 
-from __future__ import annotations
-
 from perdure.core.features import Feature, Noun, TableUse, TextUse
 
 FEATURE = Feature(

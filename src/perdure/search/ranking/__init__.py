@@ -5,5 +5,3 @@ only `query`, `history` and `late` read the store.
 up; `late` compares the words of the first rows; `weights` has every number. They need numpy, so nothing here imports
 them.
 """
-
-from __future__ import annotations

@@ -1,7 +1,5 @@
 """Dates in queries: the dates and periods that a text names, found by patterns against a clock, without a model."""
 
-from __future__ import annotations
-
 from perdure.core.text.dates.calendar import EARLIEST, LATEST
 from perdure.core.text.dates.spans import SPANS_MAX, TimeSpan, spans
 
