@@ -136,6 +136,34 @@ def test_a_note_in_another_form_is_one_commit(agent: Agent, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+def test_a_note_whose_file_has_another_name_stays_the_same_note(agent: Agent, tmp_path: Path) -> None:
+    """Also if a little of it changes in the same commit; a name alone is no edit, and another text is another note."""
+    folder = tmp_path / "memory"
+    agent.memory_git.checkout(folder)
+    text = "# Tea\n\nGreen tea is made with water of eighty degrees, and is never left in it for long.\n"
+    commit(folder, "a note", notes__tea=text)
+    agent.memory_git.push(folder)
+    (note,) = agent.notes.list()
+    git(folder, "mv", "notes/tea.md", "notes/drink.md")
+    commit(folder, "another name")
+    agent.memory_git.push(folder)
+    named = agent.notes.list()
+    git(folder, "mv", "notes/drink.md", "notes/green.md")
+    commit(folder, "another name and title", notes__green=text.replace("# Tea", "# Green tea"))
+    commit(folder, "more", notes__green=f"{text.replace('# Tea', '# Green tea')}\n## Sources\n\na book\n")
+    agent.memory_git.push(folder)
+
+    assert named == [note]
+    (last,) = agent.notes.list()
+    assert (last.id, last.title, last.fields["sources"]) == (note.id, "Green tea", "a book")
+    assert agent.memory_git.commits(limit=1)[0].subject == "more"
+    git(folder, "rm", "-q", "notes/green.md")
+    commit(folder, "something else", notes__jam="# Jam\n\nPlums are cut and boiled with half their weight of sugar.\n")
+    agent.memory_git.push(folder)
+    assert [one.id == note.id for one in agent.notes.list()] == [False]
+
+
+@pytest.mark.slow
 def test_a_file_that_is_pushed_again_stays(agent: Agent, tmp_path: Path) -> None:
     """A skill leaves the archive, also with the text that it had; a name in NFD keeps its form, once in a memory."""
     folder = tmp_path / "memory"

@@ -31,7 +31,7 @@ from perdure.features.memory_git.plan import plan_changes
 from perdure.features.memory_git.tables import MemoryGit
 from perdure.features.memory_git.values import GitHistory, HeadFile, MemoryMoved, Pack, PushedCommit, PushRefused
 from perdure.features.notes.units import add_note, edit_note
-from perdure.features.notes.values import find_kind, from_markdown
+from perdure.features.notes.values import find_kind, from_markdown, get_note
 from perdure.features.skills.admission import NewEntry
 from perdure.features.skills.tables import Skills
 from perdure.features.skills.units import archive, write_skill
@@ -53,8 +53,8 @@ class _MemoryWriter:
     def write(self, step: PushedCommit) -> None:
         """Write the changes of a commit, deletions first. Raises: PushRefused, with the file; MemoryMoved; NotFound."""
         before: dict[str, HeadFile | None] = {path: self.entries.pop(path, None) for path in step.files}
-        # A block whose file was moved is given another label.
-        moved = {path: old for path, old in step.moved.items() if kind_of(path) == kind_of(old) == "block"}
+        # A block whose file was moved is given another label; a note stays the same one.
+        moved = {path: old for path, old in step.moved.items() if kind_of(path) == kind_of(old) in ("block", "note")}
         for path, text in sorted(step.files.items(), key=lambda item: item[1] is not None):
             with _name_file_in_errors(path):
                 known, kind = before[moved.get(path, path)], kind_of(path)
@@ -100,13 +100,14 @@ class _MemoryWriter:
             old = get_passage(self.tx, self.agent_id, PassageId(before.thing))
             if old.metadata.get("kind") != kind.name:
                 raise file.refuse("kind", "a note keeps its kind: write another note")
-            all_fields = dict.fromkeys(kind.fields, "") | fields
-            written = edit_note(self.tx, self.agent_id, old.id, title=title, fields=all_fields, at=at)
+            note, empty = get_note(old), dict.fromkeys(kind.fields, "")
+            if note.title != title or empty | {**note.fields} != empty | fields:  # else only its file has changed
+                note, _ = edit_note(self.tx, self.agent_id, old.id, title=title, fields=empty | fields, at=at)
         else:
             tags = [tag.strip() for tag in (file.text("tags") or "").split(",") if tag.strip()]
             tx, new, ids = self.tx, self.passage, self.inputs.ids
-            written = add_note(tx, self.agent_id, kind.name, title, fields, tags=tags, passage=new, ids=ids, at=at)
-        return HeadFile("note", written[0].id, 0, digest_of(note_file(written[0])))
+            note, _ = add_note(tx, self.agent_id, kind.name, title, fields, tags=tags, passage=new, ids=ids, at=at)
+        return HeadFile("note", note.id, 0, digest_of(note_file(note)))
 
     def remove_note(self, before: HeadFile) -> None:
         """Delete a note; the agent's `undo` brings it back."""

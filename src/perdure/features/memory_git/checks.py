@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perdure.features.memory_git.git import Repository
-from perdure.features.memory_git.layout import path_problem, refuse_file
+from perdure.features.memory_git.layout import kind_of, path_problem, refuse_file
 from perdure.features.memory_git.values import PushedCommit, PushRefused
 
 COMMITS_MAX, OBJECTS_MAX, FILES_MAX = 1_000, 20_000, 2_000
 FILE_BYTES, ALL_BYTES = 1_000_000, 20_000_000
 MESSAGE_CHARS = 2_000
+ALIKE_PERCENT = 70
+"""How much of a note must be the same for another file to be its new name: frontmatter makes short ones alike."""
 _MODES = {
     "120000": "a symbolic link",
     "160000": "a repository in the repository",
@@ -22,7 +24,7 @@ _MODES = {
 @dataclass(frozen=True, slots=True)
 class _Difference:
     """How one file differs between two commits. `blob`: hash of the new content; empty: deleted. `moved_from`: the
-    deleted file with the same content."""
+    deleted file with the same content, or of a note, with nearly the same."""
 
     path: str
     mode: str
@@ -83,7 +85,7 @@ async def _differences(
     """(Parent, commit) -> how they differ, of all new commits."""
     pairs = [(parent, one) for one, known in parents.items() for parent in known]
     wanted = "".join(f"{one} {parent}\n" for parent, one in pairs)  # as if it had this parent only
-    options = ("--stdin", "--always", "-r", "-z", "--find-renames=100%", "--no-abbrev")
+    options = ("--stdin", "--always", "-r", "-z", f"--find-renames={ALIKE_PERCENT}%", "--no-abbrev")
     out = await repository.run("diff-tree", *options, data=wanted.encode())
     found: list[list[_Difference]] = []
     fields = iter(out.decode("utf-8", "surrogateescape").split("\0")[:-1])
@@ -91,6 +93,9 @@ async def _differences(
         if field.startswith(":"):
             _, mode, _, blob, kind = field.split(" ")
             before = next(fields) if kind[0] == "R" else ""
+            if before and kind != "R100" and kind_of(before) != "note":
+                found[-1].append(_Difference(before, mode, ""))
+                before = ""
             found[-1].append(_Difference(next(fields), mode, "" if kind == "D" else blob, before))
         else:  # the hash of the next commit
             found.append([])

@@ -99,7 +99,7 @@ class NewCommit:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedCommit:
     """One commit of a push: how it differs from the one before. `files`: path -> text; None: the file goes. `moved`:
-    path -> the one at which the same file was."""
+    path -> the one at which the same file was, or nearly the same note."""
 
     hash: str
     message: str
