@@ -79,19 +79,20 @@ def test_the_program_works_without_features(tmp_path: Path, gone: frozenset[str]
     assert "Usage" in done.stdout and "store" in done.stdout
 
 
-@pytest.mark.skipif(not FULL, reason="minutes for each feature")
-@pytest.mark.parametrize("name", NAMES)
-def test_the_kernels_tests_pass_without_a_feature(tmp_path: Path, name: str) -> None:
-    """In a copy of all files that lacks its folder."""
+@pytest.mark.skipif(not FULL, reason="minutes for each set")
+@pytest.mark.parametrize("gone", _separating_sets())
+def test_the_kernels_tests_pass_without_features(tmp_path: Path, gone: frozenset[str]) -> None:
+    """All but the slow ones, in a copy of all files that lacks their folders."""
     for folder in ("src", "tests", "scripts", "benchmarks", "docs"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ROOT.iterdir():
         if file.is_file() and file.name != ".git":
             shutil.copy(file, tmp_path)
-    shutil.rmtree(tmp_path / "src/perdure/features" / name)
+    for folder in gone:
+        shutil.rmtree(tmp_path / "src/perdure/features" / folder)
 
     tests = [f"tests/{folder}" for folder in OF_THE_KERNEL]
-    command = [sys.executable, "-m", "pytest", "-n", "2", "-q", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-q", "-p", "no:cacheprovider", "-m", "not slow", *tests]
     environment = {**os.environ, "PYTHONPATH": "src", "PERDURE_FAULTS": ""}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 

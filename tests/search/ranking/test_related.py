@@ -72,7 +72,7 @@ def test_the_list_is_whole() -> None:
 def test_a_search_without_vectors_prefers_related_words(tmp_path: Path) -> None:
     """Of two messages with a word of the query, one with a related word comes first; alone, it is no hit."""
     with open_sync(tmp_path / "agents.db") as perdure:
-        agent = perdure.create_agent("walker", model="perdure/extractive")
+        agent = perdure.create_agent("walker")
         said = ["We walked a puppy.", "The train leaves at nine.", "We walked a mile.", "It rains in Torino."]
         agent.import_messages([("user", None, text, datetime(2026, 5, 5, tzinfo=UTC)) for text in said])
 
