@@ -49,6 +49,12 @@ def remove_leftovers(*parents: Path) -> None:
         _remove_leftovers_in(parent)
 
 
+def user_path(path: str | Path) -> Path:
+    """Return a path with the user's folder in place of `~`. That of an unknown user stays as it is, as in a shell: a
+    file may be called `~$letter.docx`."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  # pathlib raises
+
+
 def replace_file(path: Path, data: bytes) -> None:
     """Write a file at once or not at all, and to the disk. It has the permissions and the owner of the one that is
     there; a new one is for its owner only. Raises: OSError."""

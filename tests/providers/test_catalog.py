@@ -73,7 +73,7 @@ def test_a_file_of_ones_own_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert facts_of("openai/gpt-4o-mini").output_price == 2.0
     assert facts_of("openai/gpt-4.1").window_tokens == 1_000_000
 
-    file.write_text('free_providers = ["here"]\n[[model]]\nmatch = ["gpt-4o-mini"]\nwindow = 10_000\n')
+    file.write_text('\ufefffree_providers = ["here"]\n[[model]]\nmatch = ["gpt-4o-mini"]\nwindow = 10_000\n')
     assert facts_of("openai/gpt-4o-mini").window_tokens == 10_000
     assert facts_of("here/gpt-4.1").input_price == 0
 

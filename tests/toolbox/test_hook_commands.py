@@ -249,6 +249,9 @@ def test_which_file_counts(tmp_path: Path) -> None:
     home = Settings(home=str(tmp_path))
 
     assert [hook.info.name for hook in configured_hooks(home)] == ["mine"]
+    file = tmp_path / "hooks.toml"
+    file.write_text(f"\ufeff{file.read_text()}")  # as some editors begin a file
+    assert [hook.info.name for hook in configured_hooks(home)] == ["mine"]
     assert configured_hooks(home, at_home=False) == []
     assert configured_hooks(Settings(home=str(tmp_path), hooks="none")) == []
     assert [hook.info.name for hook in configured_hooks(Settings(hooks=str(tmp_path / "hooks.toml")), at_home=False)]

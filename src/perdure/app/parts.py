@@ -18,6 +18,7 @@ from perdure.core.incoming.addresses import is_postgres
 from perdure.core.incoming.principals import UseLimits
 from perdure.core.ports import TokenCounter
 from perdure.engine.ports import EngineSettings
+from perdure.scratch import user_path
 from perdure.settings import Settings
 from perdure.storage.cipher import KEY_FILE as KEY_FILE
 from perdure.storage.cipher import AesCipher
@@ -40,7 +41,7 @@ def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:
     of_features = [hook for hooks in (MORE_HOOKS(settings) if at_home else ()) for hook in hooks]
     if not settings.hooks and (not at_home or is_postgres(settings.store)):
         return [*of_features, *entry_point_hooks()]
-    file = Path(settings.hooks).expanduser() if settings.hooks else settings.store_path.parent / HOOKS_FILE
+    file = user_path(settings.hooks) if settings.hooks else settings.store_path.parent / HOOKS_FILE
     if settings.hooks and not file.is_file():
         raise InvalidInput(f"PERDURE_HOOKS is {settings.hooks!r}: there is no such file")
     return [*command_hooks(file), *of_features, *entry_point_hooks()]

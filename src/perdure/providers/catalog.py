@@ -134,7 +134,7 @@ def _users_catalog() -> _Catalog | None:
 @functools.lru_cache(maxsize=4)
 def _read_users_catalog(path: Path, modified_ns: int) -> _Catalog:
     """The catalog in this file; `modified_ns` is there so that an edited file is read again."""
-    return _parse(path.read_text(encoding="utf-8"), str(path))
+    return _parse(path.read_text(encoding="utf-8-sig"), str(path))
 
 
 def _parse(text: str, file: str) -> _Catalog:

@@ -113,7 +113,7 @@ def command_hooks(file: Path) -> list[CommandHook]:
     """
     try:
         mode = file.stat().st_mode
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:

@@ -88,12 +88,23 @@ def test_a_linked_file_stays_when_its_model_is_removed(tmp_path: Path, llama: st
     assert list((tmp_path / "models").iterdir()) == []
 
 
+def test_the_file_of_a_model_in_the_folder_stays_when_it_is_used_by_its_path(tmp_path: Path, llama: str) -> None:
+    """A link to itself would take its place."""
+    file = tmp_path / "models" / "one.gguf"
+    file.parent.mkdir()
+    file.write_bytes(gguf())
+    done = run_inside(tmp_path, "model", "use", str(file), PERDURE_LOCAL_MODEL="~none/x.gguf")
+
+    assert (done.returncode, file.is_symlink(), file.read_bytes()) == (0, False, gguf())
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["use", "small"], "model 'small' not found: `perdure model get small` fetches it"),
         (["use", "other"], "model 'other' not found: `perdure model list` shows all"),
         (["use", "notes.gguf"], "notes.gguf is not a model that llama.cpp reads: No such file"),
+        (["use", "~none/x.gguf"], "~none/x.gguf is not a model that llama.cpp reads: No such file"),
         (["get", "huge"], "model 'huge' not found: tiny, small, medium can be fetched"),
         (["remove", "small"], "model 'small' not found"),
         (["remove", "../one"], "model '../one' not found"),

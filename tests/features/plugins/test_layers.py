@@ -134,6 +134,13 @@ def test_a_policy_with_a_mistake_allows_nothing(layered: Layered, text: str) -> 
         find_definitions("agents", Settings(policy=str(layered.policy / "missing")), None)
 
 
+def test_a_byte_order_mark_is_no_mistake(layered: Layered) -> None:
+    """With which some editors begin a file."""
+    write(layered.policy / "policy.toml", '\ufeffdenied_helpers = ["x"]')
+
+    assert not load_policy(layered.settings).allows("agents", "x")
+
+
 def test_a_broken_file_of_a_policy_keeps_its_name_from_others(layered: Layered) -> None:
     """What it was to replace is not used in its place."""
     layered.define("user", "agents", "review")

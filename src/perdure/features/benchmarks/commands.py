@@ -21,6 +21,7 @@ if for_work(__name__):
     from perdure.features.benchmarks.sets.values import Setup
     from perdure.features.benchmarks.setups import make_setup
     from perdure.features.benchmarks.views import result_view
+    from perdure.scratch import user_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ async def bench(
     if name == "page":
         if folder is None:
             raise InvalidInput("give the folder with the results: `perdure bench page DIR`")
-        page = write_page(folder.expanduser())
+        page = write_page(user_path(folder))
         view.show({"page": str(page)}, f"The results are in {page}")
         return
     if folder is not None:

@@ -14,6 +14,7 @@ from perdure.features.benchmarks.sets.reading import SAMPLES
 from perdure.features.benchmarks.sets.values import Line, Setup
 from perdure.features.benchmarks.systems import texts
 from perdure.library.parts.checks import check_choice
+from perdure.scratch import user_path
 
 T = TypeVar("T", int, float)
 
@@ -66,7 +67,7 @@ def make_setup(
         judge=judge,
         systems=["perdure", *dict.fromkeys(chosen)],
         seeds=seeds,
-        out=(out or Path("bench") / name).expanduser(),
+        out=user_path(out or Path("bench") / name),
         kinds=_parts(kind),
         most=most,
         line=where,
@@ -81,7 +82,7 @@ def make_setup(
 def _data_path(name: str, data: str | None) -> Path | None:
     """Return the path of the data; `sample` stands for the data that ships with the package, which niah lacks."""
     if data != "sample":
-        return None if data is None else Path(data).expanduser()
+        return None if data is None else user_path(data)
     return next(iter(SAMPLES.glob(f"{name}.*")), None)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 from perdure.cli.commands.run import Yes, argument, command, for_work, option
@@ -21,13 +20,10 @@ if for_work(__name__):
     from perdure.features.copies.restore import read_backup
     from perdure.features.copies.restore import restore as restore_store
     from perdure.library.perdure import AsyncPerdure
+    from perdure.scratch import user_path
     from perdure.settings import Settings
 
 KEY_HINT = "Secrets are encrypted in it; keep the key (secret.key or PERDURE_SECRET_KEY) apart from it."
-
-
-def _expand_path(path: str) -> Path:
-    return Path(path).expanduser()
 
 
 @command("backup", lacks="nothing to back up")
@@ -35,7 +31,7 @@ async def backup(
     view: Output, perdure: AsyncPerdure, path: Annotated[str, argument("The file to write.", "PATH")]
 ) -> None:
     """Copy the store as it is now to a new file, while agents work."""
-    file = _expand_path(path)
+    file = user_path(path)
     with progress_bar() as progress:
         await perdure.app.ports.store.backup(file, lambda done, total: progress("copying", done, total))
     place = perdure.upkeep.place
@@ -53,7 +49,7 @@ async def restore(
     view: Output, path: Annotated[str, argument("A file written by `perdure backup`.", "PATH")], yes: Yes = False
 ) -> None:
     """Put a backup in the place of the store. The old one is kept."""
-    file, address = _expand_path(path), Settings.from_environment().store_address
+    file, address = user_path(path), Settings.from_environment().store_address
     summary = read_backup(file)
     place = without_password(address)
     what = f"{plural(summary.agents, 'agent')}, {plural(summary.messages, 'message')}, schema {summary.version}"
@@ -85,7 +81,7 @@ async def migrate_db(
     """
     check_store_address("FROM", source)
     check_store_address("TO", target)
-    from_, to = (address if is_postgres(address) else _expand_path(address) for address in (source, target))
+    from_, to = (address if is_postgres(address) else user_path(address) for address in (source, target))
     began = time.monotonic()
     with progress_bar() as progress:
         report = await copy_database(from_, to, at=datetime.now(UTC), progress=progress)

@@ -26,14 +26,6 @@ _NOT_IN_NAME = re.compile(r"[^\w-]+")
 _RESERVED = re.compile(r"con|prn|aux|nul|(?:com|lpt)\d", re.IGNORECASE)
 
 
-def absolute(path: str | Path) -> Path:
-    """Return a path from the root, with the home folder in place of `~`. Raises: InvalidInput."""
-    try:
-        return Path(path).expanduser().absolute()
-    except RuntimeError as error:
-        raise InvalidInput(f"{path} can't be written: {error}") from error
-
-
 def safe_name(text: str, otherwise: str) -> str:
     """Return a name for a file or folder that reminds of a text: letters, digits and dashes."""
     name = _NOT_IN_NAME.sub("-", text.encode("utf-8", "ignore").decode())[:NAME_CHARS].strip("-_")

@@ -22,12 +22,13 @@ from perdure.core.passages import Passage
 from perdure.domain.agents.units import COMPANIONS
 from perdure.domain.conversations.transfer import parse_fields
 from perdure.features.agent_files.exporting import export_text
-from perdure.features.exports.folders import absolute, new_folder, safe_name, unused_name, write_marker
+from perdure.features.exports.folders import new_folder, safe_name, unused_name, write_marker
 from perdure.features.exports.texts import archival_text, conversation_text, memory_text
 from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.checks import Page
 from perdure.library.parts.part import AsyncPart
 from perdure.library.perdure import AsyncPerdure
+from perdure.scratch import user_path
 from perdure.storage.tx import Tx
 
 PAGE = 500
@@ -68,7 +69,7 @@ class AsyncExports(AsyncPart):
             progress: takes how many messages and passages are written.
         Raises: NotFound; InvalidInput: the folder is not empty, or can't be written; StoreError.
         """
-        library, target = AsyncPerdure(self._app), absolute(folder)
+        library, target = AsyncPerdure(self._app), user_path(folder).absolute()
         chosen = [await library.agent(one) for one in agents] or await _all_agents(library)
         if not chosen:
             raise InvalidInput("there is no agent yet to export")

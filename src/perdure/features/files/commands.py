@@ -27,6 +27,7 @@ if for_work(__name__):
     from perdure.features.files.folder_service import AsyncFolder
     from perdure.features.files.values import File
     from perdure.library.perdure import AsyncPerdure
+    from perdure.scratch import user_path
     from perdure.settings import Settings
 
 FolderName = Annotated[str, argument("Name or id of the folder.", "FOLDER")]
@@ -101,7 +102,7 @@ async def upload(
     if not selected:
         raise InvalidInput(f"there is nothing to upload: {skipped[0] if skipped else 'the folder is empty'}")
     async with open_store() as perdure:
-        path = paths[0].expanduser().resolve()
+        path = user_path(paths[0]).resolve()
         name = folder or (path.name if path.is_dir() and path.name else "files")
         try:
             target = await perdure.folders.get(name)
@@ -297,7 +298,7 @@ def select_files(paths: Sequence[Path], *, max_bytes: int) -> Iterator[UploadEnt
     Raises: InvalidInput: a path does not exist.
     """
     for path in paths:
-        expanded = path.expanduser()
+        expanded = user_path(path)
         if expanded.is_dir():
             yield from _select_in(expanded, max_bytes)
         elif expanded.is_file():

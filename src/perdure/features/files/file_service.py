@@ -28,6 +28,7 @@ from perdure.features.files.views import read_lines, read_text
 from perdure.features.files.worker import UPLOAD_PART_BYTES, FileWorker, key_of, write_contents
 from perdure.library.parts.checks import LIMIT_MAX, Page, check_choice, check_number, check_page, check_text
 from perdure.library.parts.part import AsyncPart, reads
+from perdure.scratch import user_path
 from perdure.storage.tx import Tx
 
 FILES_PER_LOOK = 16
@@ -325,7 +326,7 @@ def _open_source(source: Source) -> tuple[BinaryIO, str]:
     if isinstance(source, bytes | bytearray | memoryview):
         return io.BytesIO(source), ""
     if isinstance(source, str | Path):
-        path = Path(source).expanduser()
+        path = user_path(source)
         if path.is_dir():
             raise InvalidInput(
                 f"{str(path)!r:.200} is a folder: upload its files one by one, or `perdure file upload` it"

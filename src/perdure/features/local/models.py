@@ -15,6 +15,7 @@ from perdure.core.tasks import end_tasks
 from perdure.features.local.catalogue import LocalModel, catalogue, read_head
 from perdure.providers.choosing import DefaultModel
 from perdure.providers.provider import Endpoint
+from perdure.scratch import user_path
 from perdure.settings import Settings, default_home
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class LocalModels:
     def files(self) -> Mapping[str, Path]:
         """Return name -> file of the models that are here."""
         found = [file for file in self.path.glob(f"[!.]*{SUFFIX}") if file.is_file()]
-        elsewhere = Path(self.setting).expanduser()
+        elsewhere = user_path(self.setting)
         if elsewhere.suffix == SUFFIX and elsewhere.is_file():
             found.append(elsewhere)
         # Links are resolved: further parts of a model lie beside the file itself.
@@ -120,7 +121,7 @@ class LocalModels:
     def use(self, name_or_file: str) -> str:
         """Make a model, by name or file, the default, and return its name; a file outside the folder gets a link there.
         Raises: NotFound; InvalidInput: it is no model file, or another one has its name."""
-        name, file = name_or_file.removeprefix("local/"), Path(name_or_file).expanduser()
+        name, file = name_or_file.removeprefix("local/"), user_path(name_or_file)
         is_file = name not in self.files() and file.suffix == SUFFIX
         file = file.resolve() if is_file else self.get(name)
         read_head(file)
@@ -128,10 +129,12 @@ class LocalModels:
         if is_file:
             name = _name(file)
             place = self.place_of(name)
-            if place.exists() and place.resolve() != file:
-                raise InvalidInput(f"there is another model {name!r}: `perdure model remove {name}`, or rename {file}")
-            place.unlink(missing_ok=True)
-            place.symlink_to(file)
+            if place.resolve() != file:
+                if place.exists():
+                    helps = f"`perdure model remove {name}`, or rename {file}"
+                    raise InvalidInput(f"there is another model {name!r}: {helps}")
+                place.unlink(missing_ok=True)  # a link that leads nowhere
+                place.symlink_to(file)
         new = self.path / f"{DEFAULT}.new"
         new.write_text(f"{name}\n", encoding="utf-8")
         new.replace(self.path / DEFAULT)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from perdure.core.errors import InvalidInput
 from perdure.features.manifests.documents import FILE_CHARS
+from perdure.scratch import user_path
 
 SUFFIXES = (".yaml", ".yml")
 FILES_MAX = 1_000
@@ -41,7 +42,7 @@ def open_files(files: Files) -> tuple[Callable[[str], str], list[str]]:
     is read only when asked for. Raises: InvalidInput."""
     if isinstance(files, Mapping):
         return files.__getitem__, sorted(path for path in files if path.endswith(SUFFIXES))
-    path = Path(files).expanduser()
+    path = user_path(files)
     if path.is_file():
         return partial(_read_file, path.parent.resolve()), [path.name]
     if not path.is_dir():

@@ -7,9 +7,7 @@ from typing import Annotated
 from perdure.cli.commands.run import agent_option, command, flag, for_work, option
 
 if for_work(__name__):
-    import os.path
     from contextlib import nullcontext
-    from pathlib import Path
 
     from perdure.cli.views.view import Output
     from perdure.features.mcp_server.context import NextSession
@@ -17,6 +15,7 @@ if for_work(__name__):
     from perdure.features.notes.nudges import check_nudge_level
     from perdure.features.notes.projects import ProjectMemory
     from perdure.library.perdure import AsyncPerdure
+    from perdure.scratch import user_path
 
 
 @command("mcp serve", json=False)
@@ -44,7 +43,7 @@ async def serve_mcp(
     options = MemoryOptions(
         read_only=read_only,
         nudges=check_nudge_level(nudges),
-        roots=[*map(Path, map(os.path.expanduser, root or ()))],
+        roots=[*map(user_path, root or ())],
         runs_commands=allow_run,
         tell=following.tell,
     )

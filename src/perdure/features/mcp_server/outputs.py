@@ -26,7 +26,7 @@ from perdure.domain.conversations.patterns import Pattern, PatternSlow
 from perdure.domain.tools.context_tools import LOOK_UP
 from perdure.features.mcp_server.listing import line_of
 from perdure.features.notes.folders import data_folder, make_folder
-from perdure.scratch import remove_leftovers, replace_file, scratch_folder
+from perdure.scratch import remove_leftovers, replace_file, scratch_folder, user_path
 from perdure.toolbox.processes import end_group, end_marked, start_group
 
 OUTPUT_BYTES = 20_000_000
@@ -77,7 +77,7 @@ def read_file(path: str, roots: Sequence[Path]) -> str:
     roots = [root.resolve() for root in roots]
     base = roots[0] if roots else Path.cwd()
     try:
-        found = (base / Path(path).expanduser()).resolve(strict=True)
+        found = (base / user_path(path)).resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidInput(f"path {path!r:.200} can't be read ({getattr(error, 'strerror', None) or error})") from error
     root = next(filter(found.is_relative_to, roots), None)

@@ -30,6 +30,7 @@ from perdure.features.memory_git.values import (
 from perdure.library.memory.passages import from_outside
 from perdure.library.parts.checks import check_limit, outside
 from perdure.library.parts.part import AsyncPart
+from perdure.scratch import user_path
 from perdure.storage.tx import Tx
 
 TRIES = 50
@@ -228,7 +229,7 @@ async def _git(folder: Path, *arguments: str, fails: bool = True) -> tuple[int, 
 
 def _absolute(folder: str | Path) -> Path:
     """The whole path of a folder."""
-    return Path(folder).expanduser().absolute()
+    return user_path(folder).absolute()
 
 
 def _is_taken(folder: Path) -> bool:

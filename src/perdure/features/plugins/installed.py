@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.errors import InvalidInput
-from perdure.features.plugins.definitions import DefinitionKind, is_name
+from perdure.features.plugins.definitions import SKILL_FILE, DefinitionKind, is_name
 from perdure.features.plugins.manifest import POINT_OF_EVENT, PluginHook, PluginServer
 from perdure.features.plugins.places import FileInvalid
 from perdure.features.plugins.policy import Policy, load_policy
@@ -67,6 +67,8 @@ class ActivePlugin:
     def roots(self, kind: DefinitionKind) -> Sequence[Path]:
         """Return the folders and files with its definitions of a kind, without those inside another one."""
         roots = [self.folder / root for root in self.record.roots.get(kind, (kind,))]
+        if kind == "skills":  # a folder has itself and those right below it, no deeper ones
+            return [one for one in roots if one.parent not in roots or not (one / SKILL_FILE).is_file()]
         return [one for one in roots if not any(one != other and one.is_relative_to(other) for other in roots)]
 
 
@@ -197,7 +199,7 @@ def _shape(record: PluginRecord) -> dict[str, Any]:
 def _read_records(file: Path, *_state: int) -> Mapping[str, PluginRecord]:
     """The records in a file; `_state` changes with it. Raises: InvalidInput."""
     try:
-        shape: Any = json.loads(file.read_text(encoding="utf-8"))
+        shape: Any = json.loads(file.read_text(encoding="utf-8-sig"))
         return {name: _record(name, one) for name, one in sorted(shape.items()) if is_name(name)}
     except (OSError, ValueError, TypeError, AttributeError, InvalidInput) as error:
         raise FileInvalid(file, getattr(error, "lineno", 0), f"it can't be used: {error}") from error

@@ -15,6 +15,7 @@ from perdure.features.plugins.places import FileInvalid
 from perdure.features.plugins.policy import load_policy, policy_folder
 from perdure.features.plugins.projects import project_of as project_of
 from perdure.features.plugins.reading import DefinitionSource, read_flags, read_source
+from perdure.scratch import user_path
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 
@@ -109,7 +110,7 @@ def _sources_of_user(kind: DefinitionKind, settings: Settings, project: Path | N
 def _folders(setting: str) -> Sequence[Path]:
     """The folders in a setting, which are separated as in `PATH`."""
     texts = [one for text in setting.split(os.pathsep) if (one := text.strip())]
-    return [Path(os.path.expanduser(one)) for one in texts]  # noqa: PTH111  # never raises
+    return [user_path(one) for one in texts]
 
 
 def settings_of(tx: Tx) -> Settings:

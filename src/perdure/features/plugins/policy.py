@@ -14,6 +14,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.text.forms import match_form
 from perdure.features.plugins.definitions import DefinitionKind
 from perdure.features.plugins.places import FileInvalid
+from perdure.scratch import user_path
 from perdure.settings import Settings
 
 POLICY_FILE = "policy.toml"
@@ -92,20 +93,15 @@ def load_policy(settings: Settings) -> Policy:
 
 
 def policy_folder(settings: Settings) -> Path | None:
-    """The folder of the policy; None: there is none. Raises: InvalidInput: it is the folder of an unknown user."""
-    if not settings.policy:
-        return None
-    try:
-        return Path(settings.policy).expanduser()
-    except RuntimeError as error:
-        raise InvalidInput(f"PERDURE_POLICY is {settings.policy!r}: {error}") from error
+    """The folder of the policy, which may be missing; None: there is none."""
+    return user_path(settings.policy) if settings.policy else None
 
 
 @functools.lru_cache(maxsize=16)
 def _read_policy(file: Path, *_state: int) -> Policy:
     """The policy of a file; `_state` changes with it. Raises: InvalidInput."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
         shape = tomllib.loads(text)
     except (OSError, ValueError) as error:
         found = _TOML_LINE.search(str(error))

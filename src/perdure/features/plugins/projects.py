@@ -9,6 +9,7 @@ from typing import Any
 
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput
+from perdure.scratch import user_path
 from perdure.settings import Settings
 
 PROJECT = "project"
@@ -38,7 +39,7 @@ def check_root(value: str, settings: Settings) -> None:
     roots = [one for text in settings.project_roots.split(os.pathsep) if (one := text.strip())]
     folder = Path(value)
     try:
-        inside = any(folder.resolve().is_relative_to(Path(root).expanduser().resolve()) for root in roots)
+        inside = any(folder.resolve().is_relative_to(user_path(root).resolve()) for root in roots)
     except (OSError, RuntimeError, ValueError):
         inside = False
     if not folder.is_absolute() or not inside:

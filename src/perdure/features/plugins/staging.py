@@ -15,6 +15,7 @@ from pathlib import Path
 
 from perdure.core.errors import InvalidInput
 from perdure.core.incoming.addresses import without_password
+from perdure.scratch import user_path
 from perdure.toolbox.hook_commands import run_command
 
 FILES_MAX, BYTES_MAX, DEPTH_MAX = 2_000, 50_000_000, 12
@@ -87,7 +88,7 @@ def _remove(work: Path) -> None:
 def _existing(source: str) -> Path:
     """The folder of this path. Raises: InvalidInput: there is none."""
     try:
-        folder = Path(source).expanduser().resolve(strict=True)
+        folder = user_path(source).resolve(strict=True)
     except (OSError, RuntimeError) as error:
         why = getattr(error, "strerror", None) or error
         helps = "or give a URL, https://... or file://..."

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from perdure.core.errors import InvalidInput
+from perdure.scratch import user_path
 
 T = TypeVar("T")
 
@@ -69,7 +70,7 @@ class Node:
 def read_bytes(path: Path) -> bytes:
     """Return what a file holds, unpacked if its name ends in `.gz`. Raises: InvalidInput."""
     try:
-        content = path.expanduser().read_bytes()
+        content = user_path(path).read_bytes()
         return gzip.decompress(content) if path.suffix == ".gz" else content
     except (OSError, EOFError, zlib.error) as error:
         raise InvalidInput(f"{path} can't be read: {getattr(error, 'strerror', None) or error}") from error

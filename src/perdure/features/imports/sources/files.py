@@ -15,6 +15,7 @@ from typing import IO, BinaryIO
 from perdure.core.errors import InvalidInput
 from perdure.features.agent_files.replaced import restore_replaced
 from perdure.features.imports.sources.plain import hash_of
+from perdure.scratch import user_path
 
 FILE_BYTES = 1_000_000_000
 """A file of so many bytes is refused before it is read."""
@@ -46,7 +47,7 @@ class SourceFiles:
         self._sizes: dict[str, int] = {}
         try:
             if isinstance(self.place, Path):
-                self.place = self.place.expanduser()
+                self.place = user_path(self.place)
                 restore_replaced(self.place)
             place = self.place
             if isinstance(place, Path) and place.is_dir():
@@ -79,7 +80,7 @@ class SourceFiles:
         """Return what tells a file from its namesakes: its path; of an upload the label and `first`, a text in it."""
         if not isinstance(self.place, Path):
             return f"{self.label}\n{name}\n{hash_of(first)}"
-        place = self.place.expanduser().resolve()
+        place = self.place.resolve()
         whole = place if self.is_one else place / name
         return f"{whole.name}\n{hash_of(whole.as_posix())}"  # a place may say more than others shall see
 
