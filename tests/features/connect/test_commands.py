@@ -193,6 +193,26 @@ def test_without_hooks_only_the_server_is_written(home: Path, option: str) -> No
     assert ("--read-only" in args) == (option == "--read-only")
 
 
+@pytest.mark.parametrize("option", ["--read-only", "--no-hooks"])
+@pytest.mark.parametrize(
+    "before", [None, '{\n  "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say"}]}]}\n}\n']
+)
+def test_hooks_of_an_earlier_time_are_taken_out(home: Path, option: str, before: str | None) -> None:
+    """Else a program that only reads would store what is said; the user's own hooks stay, and undo gives all back."""
+    path, data = home / ".claude/settings.json", home.parent / "data"
+    path.parent.mkdir()
+    if before is not None:
+        path.write_text(before)
+    run_inside(data, "connect", "claude-code", "--yes")
+    assert path.read_text().count("perdure hook ") == 5
+    done = run_inside(data, "connect", "claude-code", "--yes", option)
+
+    assert (done.returncode, done.stdout.count("starts and answers")) == (0, 1), done
+    assert json.loads(path.read_text()) == json.loads(before or "{}")
+    run_inside(data, "connect", "claude-code", "--undo")
+    assert (path.read_text() if path.exists() else None) == before
+
+
 def test_programs_own_variables_move_their_files(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And each system has its own folders."""
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "c"))
@@ -228,6 +248,10 @@ def test_a_password_does_not_get_where_others_read_it(home: Path, monkeypatch: p
         data_variables(shared=True)
     monkeypatch.setenv("PERDURE_STORE", "postgresql://ada@db/perdure")
     assert data_variables(shared=True)["PERDURE_STORE"] == "postgresql://ada@db/perdure"
+    for store in ("~none/x.db", "sqlite:///x.db"):  # nor one that no program could open
+        monkeypatch.setenv("PERDURE_STORE", store)
+        with pytest.raises(InvalidInput, match="PERDURE_STORE"):
+            data_variables(shared=False)
 
 
 def test_a_module_of_the_opened_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +353,9 @@ def test_letta_code_gets_the_address_of_the_server(home: Path) -> None:
     path = home / ".letta/settings.json"
     path.parent.mkdir()
     path.write_text('{"lastAgent": "agent-1", "env": {"LETTA_BASE_URL": "https://api.letta.com"}}')
-    run_inside(home.parent / "data", "connect", "letta-code", "--yes", PERDURE_BASE_URL="http://127.0.0.1:9999")
+    empty = run_inside(home.parent / "data", "connect", "letta-code", "--print", PERDURE_BASE_URL=" ")
+    assert '"LETTA_BASE_URL": "http://127.0.0.1:8283"' in empty.stdout
+    run_inside(home.parent / "data", "connect", "letta-code", "--yes", PERDURE_BASE_URL="http://127.0.0.1:9999/")
     found = json.loads(path.read_text())
     assert found == {"lastAgent": "agent-1", "env": {"LETTA_BASE_URL": "http://127.0.0.1:9999"}}
     path.write_text(json.dumps({**found, "lastAgent": "agent-2"}))

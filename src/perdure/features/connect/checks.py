@@ -32,6 +32,8 @@ async def check_entries(entries: Sequence[ConfigEntry], folder: Path) -> Sequenc
     started = []
     for entry in entries:
         value = entry.value
+        if value is None:
+            continue
         if entry.mark:
             name, line = f"hook {_CHECKED_HOOK}", value["hooks"][0]["command"]
             if not line.endswith(name):

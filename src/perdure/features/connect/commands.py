@@ -7,7 +7,6 @@ from typing import Annotated
 from perdure.cli.commands.run import Yes, argument, command, flag, for_work, option
 
 if for_work(__name__):
-    import os
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -25,7 +24,7 @@ if for_work(__name__):
         undo_changes,
         write_changes,
     )
-    from perdure.features.connect.programs import ADDRESS, ConfigEntry, check_options, find_program, plan_entries
+    from perdure.features.connect.programs import ConfigEntry, check_options, find_program, plan_entries, server_address
     from perdure.features.notes.folders import find_project_folder
     from perdure.features.notes.nudges import check_nudge_level
 
@@ -58,7 +57,7 @@ async def connect_program(
         {"--project": project, "--read-only": read_only, "--no-hooks": no_hooks, "--nudges": nudges, "--undo": undo},
     )
     if known.by_hand:
-        view.print(known.by_hand.strip().format(address=os.environ.get("PERDURE_BASE_URL", ADDRESS)))
+        view.print(known.by_hand.strip().format(address=server_address()))
         return
     if undo and only_print:
         raise InvalidInput("--undo writes and --print does not: give one of them")

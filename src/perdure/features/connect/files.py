@@ -17,7 +17,7 @@ from pathlib import Path
 
 from perdure import scratch
 from perdure.core.errors import InvalidInput
-from perdure.features.connect.jsonc import put_back, set_value
+from perdure.features.connect.jsonc import put_back, remove_value, set_value
 from perdure.features.connect.programs import ConfigEntry
 from perdure.features.connect.tomltext import find_table, set_table
 from perdure.features.notes.folders import data_folder, make_folder
@@ -46,6 +46,8 @@ def plan_changes(entries: Sequence[ConfigEntry]) -> Sequence[FileChange]:
     for entry in entries:
         known = changes.get(entry.path)
         before = known.before if known else read_file(entry.path)
+        if before is None and entry.value is None:
+            continue
         text = decode(entry.path, known.after if known else before or b"")
         try:
             after = write_entry(text, entry).encode()
@@ -61,13 +63,15 @@ def write_entry(text: str, entry: ConfigEntry) -> str:
     """Return the text of a file with an entry. Raises: InvalidInput: the text can't be read or changed."""
     if entry.format == "toml":
         return set_table(text, entry.names, entry.value)
+    if entry.value is None:
+        return remove_value(text, entry.names, entry.mark, with_empty=True)
     return set_value(text, entry.names, entry.value, entry.mark)
 
 
 def file_texts(entries: Sequence[ConfigEntry]) -> Mapping[Path, str]:
     """Return for each file of the entries what is in it if it has nothing else."""
     texts = dict[Path, str]()
-    for entry in entries:
+    for entry in (one for one in entries if one.value is not None):
         texts[entry.path] = write_entry(texts.get(entry.path, ""), entry)
     return {path: text.rstrip("\n") for path, text in texts.items()}
 

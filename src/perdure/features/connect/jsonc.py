@@ -165,12 +165,15 @@ def set_value(text: str, names: Sequence[str], value: Any, mark: str = "") -> st
     return document.with_value(node, value, len(path))
 
 
-def remove_value(text: str, names: Sequence[str], mark: str = "") -> str:
+def remove_value(text: str, names: Sequence[str], mark: str = "", *, with_empty: bool = False) -> str:
     """Return the text without the member at a path of names, or without the items of the list there that match `mark`;
-    unchanged if there is none. Raises: InvalidInput: the text can't be read."""
-    *above, last = _path(names, mark)
+    unchanged if there is none. `with_empty`: what is empty then goes too. Raises: InvalidInput: the text can't be read.
+    """
+    before, (*above, last) = text, _path(names, mark)
     while (node := (document := JsonText(text)).find(above)) and (place := document.child(node, last)):
         text = document.without(node, place)  # a name may stand there twice
+    if with_empty and text != before and above and node is not None and not node.value:
+        return remove_value(text, names[: len(above)], with_empty=True)
     return text
 
 

@@ -15,6 +15,8 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.incoming.addresses import is_postgres, without_password
 from perdure.core.text.tables import read_table
 from perdure.features.connect.own_command import own_command
+from perdure.scratch import user_path
+from perdure.settings import Settings
 
 ADDRESS = "http://127.0.0.1:8283"
 HOOK_TIMEOUT_S = 10
@@ -72,13 +74,13 @@ def data_variables(*, shared: bool) -> dict[str, str]:
 
     Args:
         shared: whether they are for a place that others may read.
-    Raises: InvalidInput: the address of the store has a password, and the place is shared.
+    Raises: InvalidInput: they can't be used; or the address of the store has a password, and the place is shared.
     """
-    kept = {}
-    if home := os.environ.get("PERDURE_HOME", "").strip():
-        kept["PERDURE_HOME"] = str(Path(home).expanduser().absolute())
-    if store := os.environ.get("PERDURE_STORE", "").strip():
-        kept["PERDURE_STORE"] = store if is_postgres(store) else str(Path(store).expanduser().absolute())
+    kept, settings = {}, Settings.from_environment()
+    if settings.home:
+        kept["PERDURE_HOME"] = str(settings.folder.absolute())
+    if store := settings.store:
+        kept["PERDURE_STORE"] = store if is_postgres(store) else str(settings.store_path.absolute())
         if shared and is_postgres(store) and without_password(store) != store:
             raise InvalidInput(
                 "PERDURE_STORE has a password, which others could read in a file of a project, or in the command of a"
@@ -87,9 +89,14 @@ def data_variables(*, shared: bool) -> dict[str, str]:
     return kept
 
 
+def server_address() -> str:
+    """Return the address of the server that PERDURE_BASE_URL names, else the usual one."""
+    return os.environ.get("PERDURE_BASE_URL", "").strip().rstrip("/") or ADDRESS
+
+
 def claude_folder() -> Path:
     """Return the folder of Claude Code's own files."""
-    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude").expanduser()
+    return user_path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
 
 
 def folders_of_programs(*, portable: bool = False) -> Mapping[str, Path]:
@@ -102,7 +109,7 @@ def folders_of_programs(*, portable: bool = False) -> Mapping[str, Path]:
         "home": home,
         "xdg": xdg,
         "config": home / "Library" / "Application Support" if system == "darwin" else xdg,
-        "codex": home / ".codex" if not (codex := variables.get("CODEX_HOME")) else Path(codex).expanduser(),
+        "codex": home / ".codex" if not (codex := variables.get("CODEX_HOME")) else user_path(codex),
         # With the variable also the file that is in the user's home otherwise is in that folder.
         "claude": home / ".claude" if portable else claude_folder(),
         "claude_home": claude_folder() if variables.get("CLAUDE_CONFIG_DIR") else home,
@@ -117,7 +124,7 @@ class ConfigEntry:
         path: of the file.
         format: json, jsonc or toml.
         names: the place in the file.
-        value: what stands there.
+        value: what stands there; None: nothing, and what was written there earlier is taken out.
         mark: not empty: the place is a list that others share, `value` an item of it, and an item with this mark is an
             earlier form of it. It is a regular expression for the whole of a text.
     """
@@ -169,7 +176,7 @@ def plan_entries(
     def value_of(table: Mapping[str, Any]) -> Any:
         """Return the value of an entry: how the program starts the server, or its address."""
         if (verb := table.get("starts")) is None:
-            return address or os.environ.get("PERDURE_BASE_URL", ADDRESS)
+            return address or server_address()
         words = [*command, verb, *arguments[verb]]
         started = {"command": words[0], "args": words[1:], **({"env": environment} if environment else {})}
         return {**table.get("value", {}), **started}
@@ -179,16 +186,15 @@ def plan_entries(
         for one in program.config
         if folder is None or "project" in one
     ]
-    if has_hooks:
-        # Every user of the machine sees the words of a command that runs.
-        variables = data_variables(shared=True) if portable is None else portable
-        assignments = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
-        for event, (verb, *matcher) in program.hooks["events"].items():
-            words = [*command, "hook", verb, *(reminders if event == "PostToolUse" else [])]
-            line = " ".join([*assignments, shlex.join(words)])
-            hook = {"type": "command", "command": line, "timeout": HOOK_TIMEOUT_S}
-            group = {**({"matcher": matcher[0]} if matcher else {}), "hooks": [hook]}
-            mark = rf"{_COMMAND} hook {verb}(?: --nudges \w+)?"
-            names = ("hooks", event)
-            entries.append(ConfigEntry(path=path_of(program.hooks), format="json", names=names, value=group, mark=mark))
+    # Every user of the machine sees the words of a command that runs.
+    variables = portable if portable is not None else data_variables(shared=True) if has_hooks else {}
+    assignments = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+    for event, (verb, *matcher) in program.hooks.get("events", {}).items():
+        words = [*command, "hook", verb, *(reminders if event == "PostToolUse" else [])]
+        line = " ".join([*assignments, shlex.join(words)])
+        hook = {"type": "command", "command": line, "timeout": HOOK_TIMEOUT_S}
+        group = {**({"matcher": matcher[0]} if matcher else {}), "hooks": [hook]}
+        mark = rf"{_COMMAND} hook {verb}(?: --nudges \w+)?"
+        path, value = path_of(program.hooks), group if has_hooks else None
+        entries.append(ConfigEntry(path=path, format="json", names=("hooks", event), value=value, mark=mark))
     return entries
