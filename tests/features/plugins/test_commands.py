@@ -48,7 +48,10 @@ def test_a_plug_in_s_servers_come_and_go_with_it(tmp_path: Path) -> None:
     source.mkdir()
     servers = {
         "mem": {"command": "${CLAUDE_PLUGIN_ROOT}/serve", "env": {"KEY": "${MY_KEY}"}},
-        "web": {"url": "https://a.test/"},
+        "web": {
+            "url": "https://a.test/${TEAM}",
+            "headers": {"Authorization": "Bearer ${MY_KEY}", "X-Key": "${MY_KEY}"},
+        },
     }
     (source / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
 
@@ -56,7 +59,8 @@ def test_a_plug_in_s_servers_come_and_go_with_it(tmp_path: Path) -> None:
         """The MCP servers that there are."""
         return [row["name"] for row in json.loads(run_inside(tmp_path, "mcp", "list", "--json").stdout)]
 
-    assert run_inside(tmp_path, "plugin", "install", str(source), "--yes").returncode == 0
+    shown = run_inside(tmp_path, "plugin", "install", str(source), "--yes")
+    assert "note: .mcp.json: web: `${` inside a text stays as it is" in shown.stdout and "mem: `${`" not in shown.stdout
     assert names() == ["source-mem", "source-web"]
     rows = json.loads(run_inside(tmp_path, "mcp", "list", "--json").stdout)
     assert rows[0]["place"] == f"{tmp_path}/plugins/source/serve" and rows[0]["listed_at"] is None

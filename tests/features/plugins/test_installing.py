@@ -63,7 +63,11 @@ def test_a_plug_in_needs_others_in_the_right_version(store: Perdure, settings: S
         with pytest.raises(InvalidInput, match="needed by top"):
             action("base")
 
-    install(store, make(tmp_path / "base", "2.0"))
+    base = make(tmp_path / "base", "2.0")
+    assert store.plugins.look(base).notes == [
+        "top is no longer in use then: it needs 'base' ^1.2, and 2.0 is installed"
+    ]
+    install(store, base)
     assert store.plugins.get("top").unused == "it needs 'base' ^1.2, and 2.0 is installed"
     assert "top:rev" not in find_definitions("agents", settings, None).by_name
 
@@ -103,6 +107,30 @@ def test_an_install_that_fails_changes_nothing(store: Perdure, settings: Setting
     assert sorted(one.name for one in store.mcp.list()) == ["tidy-mem", "tidy-web"]
     store.plugins.remove("tidy")
     assert [one.name for one in store.mcp.list()] == ["tidy-web"] and not (settings.folder / "plugins").exists()
+
+
+def test_a_token_in_a_header_is_a_secret(store: Perdure, tmp_path: Path) -> None:
+    """As most files of servers have it; another header has to be the secret as a whole."""
+    headers = {"authorization": "Bearer ${MY_KEY}", "X-Key": "${MY_KEY}"}
+    source = make(tmp_path / "tidy", "1")
+    write(tmp_path / "tidy" / ".mcp.json", json.dumps({"web": {"url": "https://a.test/", "headers": headers}}))
+    install(store, source)
+
+    (server,) = store.mcp.list()
+    assert (server.auth_header, *server.header_names) == ("Authorization", "X-Key")
+
+
+def test_a_folder_of_skills_may_be_one_itself(store: Perdure, tmp_path: Path) -> None:
+    """The plug-in's own, too; each skill is there once."""
+    source = Path(make(tmp_path / "tidy", "1"))
+    manifest = {"name": "tidy", "skills": ["./", "./more", "./deep/inner"], "agents": None}
+    write(source / "plugin.json", json.dumps(manifest))
+    for place in (".", "more", "more/below", "deep/inner", "skills/usual"):
+        name = "name: whole\n" if place == "." else ""
+        write(source / place / "SKILL.md", f"---\n{name}description: At {place}\n---\nDo it.")
+
+    found = [one.name for one in store.plugins.look(str(source)).definitions["skills"]]
+    assert sorted(found) == ["tidy:inner", "tidy:more", "tidy:usual", "tidy:whole"]
 
 
 def test_a_branch_of_a_repository_is_installed(store: Perdure, tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def read_manifest(folder: Path, *, name: str) -> Manifest:
         raise whole.error(f"the name {own_name!r:.80} can't be used: {NAME_RULE}", "name")
     notes: list[str] = []
     hooks = [hook for part in _parts(folder, whole, "hooks", HOOKS_FILE) for hook in _hooks(part, notes)]
-    servers = [server for part in _parts(folder, whole, "mcpServers", SERVERS_FILE) for server in _servers(part)]
+    servers = [server for part in _parts(folder, whole, "mcpServers", SERVERS_FILE) for server in _servers(part, notes)]
     for what, count, most in (("hooks", len(hooks), HOOKS_MAX), ("MCP servers", len(servers), SERVERS_MAX)):
         if count > most:
             raise whole.error(f"the plug-in has {count} {what}, the limit is {most}")
@@ -164,7 +164,8 @@ def read_manifest(folder: Path, *, name: str) -> Manifest:
         description=read.description,
         dependencies=_dependencies(whole),
         roots={
-            kind: [*dict.fromkeys([kind, *(_paths(whole.at(kind)) if kind in whole.value else ())])] for kind in KINDS
+            kind: [*dict.fromkeys([kind, *(_paths(whole.at(kind)) if whole.value.get(kind) is not None else ())])]
+            for kind in KINDS
         },
         hooks=hooks,
         servers=servers,
@@ -203,7 +204,8 @@ def _paths(part: JsonPart) -> Sequence[str]:
     for one in parts:
         value = one.value
         path = PurePosixPath(value) if isinstance(value, str) and not _NO_PATH.search(value) else None
-        if path is None or path.is_absolute() or ".." in path.parts or not path.parts:
+        is_whole = path is not None and not path.parts and part.keys == ("skills",) and value
+        if path is None or path.is_absolute() or ".." in path.parts or not (path.parts or is_whole):
             raise one.error(f"{value!r:.80} is not a path below the plug-in's folder, such as ./more")
         paths.append(str(path))
     return paths
@@ -262,14 +264,25 @@ def why_no_matcher(matcher: str) -> str:
     return ""
 
 
-def _servers(part: JsonPart) -> Iterator[PluginServer]:
-    """The MCP servers in a file. Raises: FileInvalid."""
+def secret_in(name: str, value: str) -> str:
+    """Return the name of the secret that the value of a variable or header stands for, `${NAME}`, or for the token in
+    `Authorization: Bearer ${NAME}`; empty: for none."""
+    scheme = "(?i:bearer +)?" if name.lower() == "authorization" else ""
+    found = re.fullmatch(rf"{scheme}\$\{{([A-Za-z_]\w*)\}}", value)
+    return found[1] if found else ""
+
+
+def _servers(part: JsonPart, notes: list[str]) -> Iterator[PluginServer]:
+    """The MCP servers in a file; what has no effect is added to `notes`. Raises: FileInvalid."""
     part = part.at("mcpServers") if isinstance(part.value, dict) and "mcpServers" in part.value else part
     for name, one in _parse(dict[str, _ServerIn], part).items():
         if not is_name(name):
             raise part.error(f"the server's name {name!r:.80} can't be used: {NAME_RULE}", name)
         if bool(one.command) == bool(one.url):
             raise part.error("it needs a command or a url", name)
+        values = [value for key, value in {**one.env, **one.headers}.items() if not secret_in(key, value)]
+        if any("${" in text.replace(ROOT_VARIABLE, "") for text in (one.url, *one.args, *values)):
+            notes.append(f"{part.file}: {name}: `${{` inside a text stays as it is: only a whole value is a secret")
         yield PluginServer(
             name=name,
             command=one.command,

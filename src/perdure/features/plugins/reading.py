@@ -96,6 +96,8 @@ def _find_files(source: DefinitionSource) -> Iterator[tuple[str, os.stat_result 
     if not stat.S_ISDIR(state.st_mode):
         yield "", state
         return
+    if source.kind == "skills" and source.plugin:
+        yield from _find_skill(source.root, "")
     looked_at = 0
     waiting = [""]
     while waiting:
@@ -130,7 +132,7 @@ def _find_files(source: DefinitionSource) -> Iterator[tuple[str, os.stat_result 
 
 def _find_skill(root: Path, folder: str) -> Iterator[tuple[str, os.stat_result | str]]:
     """The file of a skill in its folder, if it has one."""
-    relative = f"{folder}/{SKILL_FILE}"
+    relative = f"{folder}/{SKILL_FILE}".lstrip("/")
     try:
         yield relative, (root / relative).stat()
     except FileNotFoundError:
@@ -202,7 +204,8 @@ def _parts_of_name(source: DefinitionSource, relative: str, own: str = "") -> Se
     *folders, file = name_form(relative).split("/")
     stem = file[:-3] if file.lower().endswith(".md") else file
     if source.kind == "skills":
-        stem, folders = (folders or [name_form(source.root.parent.name)])[-1], []
+        own_folder = source.root if source.root.name != file else source.root.parent
+        stem, folders = (folders or [name_form(own_folder.name)])[-1], []
     if source.kind != "commands" and own:
         stem = name_form(own)
     inner = [*folders, stem] if source.kind == "commands" or source.plugin else [stem]

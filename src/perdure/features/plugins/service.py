@@ -32,7 +32,7 @@ from perdure.features.plugins.installed import (
     why_unused,
 )
 from perdure.features.plugins.layers import find_definitions, no_definitions, project_of
-from perdure.features.plugins.manifest import ROOT_VARIABLE, PluginServer, read_manifest
+from perdure.features.plugins.manifest import ROOT_VARIABLE, PluginServer, read_manifest, secret_in
 from perdure.features.plugins.policy import load_policy
 from perdure.features.plugins.reading import DefinitionSource, read_source
 from perdure.features.plugins.staging import StagedPlugin, stage_plugin
@@ -45,7 +45,6 @@ REMOVE_SERVERS: Point[[App, str], Awaitable[int]] = Point("remove_servers")
 PLUGIN_REMOVED: Point[[App, str], Awaitable[int]] = Point("plugin_removed")
 """Removes what else a plug-in has left in the store; returns how many things that were."""
 
-_SECRET = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 _NO_SERVER_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -204,7 +203,7 @@ class AsyncPlugins(AsyncPart):
     async def _look(self, copy: StagedPlugin) -> PluginContents:
         """What a copy of a plug-in would bring. Raises: InvalidInput."""
         settings = self._app.settings
-        records = load_records(settings)
+        records, policy = load_records(settings), load_policy(settings)
         manifest = await asyncio.to_thread(read_manifest, copy.folder, name=copy.name)
         for name in records:
             if name != manifest.name and match_form(name) == match_form(manifest.name):
@@ -217,14 +216,16 @@ class AsyncPlugins(AsyncPart):
             servers=manifest.servers,
         )
         contents = await asyncio.to_thread(_read_contents, record, copy.folder)
-        old = records.get(record.name)
+        old, before = records.get(record.name), unused_plugins(records, policy)
+        after = unused_plugins({**records, record.name: record}, policy)
+        lost = [f"{name} is no longer in use then: {after[name]}" for name in records if name in {*after} - {*before}]
         return replace(
             contents,
-            notes=[*manifest.notes, *contents.notes],
+            notes=[*lost, *manifest.notes, *contents.notes],
             files=copy.files,
             programs=copy.programs,
             digest=await asyncio.to_thread(_digest, copy.folder),
-            unused=why_unused(record, records, load_policy(settings)),
+            unused=after.get(record.name, ""),
             installed=None if old is None else old.version,
         )
 
@@ -285,18 +286,20 @@ def _digest(folder: Path) -> str:
 
 
 def _server_options(server: PluginServer, folder: Path) -> Mapping[str, Any]:
-    """The options for registering a plug-in's MCP server. A value `${NAME}` is the secret of that name."""
+    """The options for registering a plug-in's MCP server. A value `${NAME}` is the secret of that name; so is the token
+    in a header `Authorization: Bearer ${NAME}`."""
 
-    def expand(text: str) -> str:
-        """Return a text of the plug-in with its folder and references to secrets filled in."""
-        text = text.replace(ROOT_VARIABLE, str(folder))
-        whole = _SECRET.fullmatch(text)
-        return text if whole is None else f"secret:{whole[1]}"
+    def expand(values: Mapping[str, str]) -> dict[str, str]:
+        """Return variables or headers of the plug-in with its folder and references to secrets filled in."""
+        secrets = {name: f"secret:{secret}" for name, value in values.items() if (secret := secret_in(name, value))}
+        return {name: value.replace(ROOT_VARIABLE, str(folder)) for name, value in values.items()} | secrets
 
     if server.url:
-        headers = {name: expand(value) for name, value in server.headers.items()}
-        return {"url": server.url, "headers": headers, **({"transport": "sse"} if server.is_sse else {})}
-    environment = {name: expand(value) for name, value in server.environment.items()}
+        options, headers = {"transport": "sse"} if server.is_sse else {}, expand(server.headers)
+        for name in [one for one, value in server.headers.items() if secret_in(one, value) and value[0] != "$"]:
+            options["token"] = headers.pop(name)  # sent as `Bearer ...`
+        return {"url": server.url, "headers": headers, **options}
+    environment = expand(server.environment)
     root = {"CLAUDE_PLUGIN_ROOT": str(folder)}
     args = tuple(arg.replace(ROOT_VARIABLE, str(folder)) for arg in server.args)
     return {

@@ -12,6 +12,7 @@ _VERSION = re.compile(
     r"[v=]?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?(?:-([0-9A-Za-z.-]{1,60}))?(?:\+[0-9A-Za-z.-]{1,60})?"
 )
 _PART = re.compile(r"(\^|~|>=|<=|>|<|=)?\s*v?(\*|[xX]|\d[^\s,|<>=^~]*)")
+_FROM_TO = re.compile(r"([^\s<>=^~|,]+)\s+-\s+([^\s<>=^~|,]+)")
 _Key = tuple[int, int, int, bool, str]
 
 
@@ -27,7 +28,8 @@ def is_in_range(version: str, text: str) -> bool:
     Raises: InvalidInput: the range can't be read.
     """
     key = _parse(version)
-    parts = [_meets(key, one.strip(), text) for one in text.split("||")]  # each has to be readable
+    # `1.2 - 2.0` is one condition; each part has to be readable.
+    parts = [_meets(key, _FROM_TO.sub(r">=\1 <=\2", one.strip()), text) for one in text.split("||")]
     return any(parts)
 
 
@@ -55,20 +57,16 @@ def _bounds(sign: str, version: str, text: str) -> tuple[_Key | None, _Key | Non
         return None, None
     if given is None:
         raise InvalidInput(f"{text!r:.80} is not a range of versions: {version!r:.40} can't be read")
-    after = (*given[:4], given[4] + "\0")
-    if sign in (">", ">=", "<", "<="):
-        return {">": (after, None), ">=": (given, None), "<": (None, given), "<=": (None, after)}[sign]
     if sign == "^":
         place = next((place for place, number in enumerate(numbers) if number), len(numbers) - 1)
-    elif sign == "~":
-        place = min(1, len(numbers) - 1)
-    elif len(numbers) == 3:
-        return given, after
     else:
-        place = len(numbers) - 1
+        place = min(1, len(numbers) - 1) if sign == "~" else len(numbers) - 1
     raised = [number + (at == place) for at, number in enumerate(numbers[: place + 1])]
     major, minor, patch = (number for number, _ in zip_longest(raised[:3], range(3), fillvalue=0))
-    return given, (major, minor, patch, False, "")
+    after = (major, minor, patch, False, "")
+    if len(numbers) == 3 and sign not in ("^", "~"):
+        after = (*given[:4], given[4] + "\0")
+    return {">": (after, None), ">=": (given, None), "<": (None, given), "<=": (None, after)}.get(sign, (given, after))
 
 
 def _parse(version: str) -> _Key | None:
