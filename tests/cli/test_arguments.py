@@ -154,6 +154,9 @@ def test_a_block_is_edited_in_the_editor(home: Path) -> None:
     assert (home / "seen").read_text() == "600\nLikes tea."
     assert not list(home.glob("perdure-human-*"))
     with open_sync(home / "perdure.db") as store:
+        store.agent("nova").blocks.create("system/rules", "Be kind.")
+    assert edit_with(home, 'test "$(cat "$1")" = "Be kind."', label="system/rules") == (0, "Nothing was changed.\n")
+    with open_sync(home / "perdure.db") as store:
         assert store.agent("nova").blocks.get("human").value == "Likes coffee."
 
 

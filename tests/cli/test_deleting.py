@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -136,9 +137,11 @@ NEXT_STEPS = {
     "folder list": "perdure file list FOLDER",
     "mcp list": "perdure mcp show SERVER",
     "mcp show raw": "perdure tool attach TOOL AGENT",
-    "memory history human": "perdure memory restore human N",
+    "memory history human": "perdure memory restore human N ann",
+    'memory edit human "my aunt" --text Hi': 'perdure memory restore human 0 "my aunt"',
     "memory restore human 0": "perdure chat ann",
-    "memory show human": "perdure memory history human",
+    'memory show human "my aunt"': 'perdure memory history human "my aunt"',
+    'fact resume "my aunt"': 'perdure fact list "my aunt"',
     "note list --global": "perdure note show ID",
     "plugin list": "perdure plugin show NAME",
     "run list": "perdure run show ID",
@@ -197,7 +200,7 @@ def test_whatever_takes_away_asks_first_and_says_how_to_undo_it(tmp_path: Path) 
     fact = _store_one_of_each(tmp_path)
 
     for line, command in NEXT_STEPS.items():
-        shown = run_inside(tmp_path, *line.format(fact=fact).split())
+        shown = run_inside(tmp_path, *shlex.split(line.format(fact=fact)))
         assert (shown.returncode, f"`{command}" in shown.stderr) == (0, True), (line, shown.stderr)
     for name, (arguments, words) in DELETIONS.items():
         arguments = tuple(one.format(fact=fact) for one in arguments)
@@ -235,6 +238,7 @@ def _store_one_of_each(home: Path) -> str:
     (home / "plugins" / "tidy").mkdir(parents=True)
     (home / "plugins" / "plugins.json").write_text('{"tidy": {}}')
     with open_sync(home / "perdure.db") as store:
+        store.create_agent("my aunt")
         ann = store.create_agent("ann", human="The key is under the pot.")
         ann.new_conversation()
         ann.send("Hello.")

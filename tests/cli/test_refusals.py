@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import http.server
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,10 +14,17 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.session import work
+from perdure.cli.session.needs import CommandSetup
 from perdure.core.errors import InvalidInput
+from perdure.features.files.commands import select_files
 from perdure.server.config import ServerConfig
 from perdure.server.serving.serve import bind
 from tests.support.programs import run_inside
+
+
+def select_one(name: str) -> object:
+    """The files that an upload of this name has."""
+    return list(select_files([Path(name)], max_bytes=100))
 
 
 def test_an_agent_needs_a_name(tmp_path: Path) -> None:
@@ -41,6 +50,34 @@ def test_a_closed_stdin_is_no_defect(read: Callable[[str], object], monkeypatch:
 
     with pytest.raises(InvalidInput, match="can't be read: stdin is closed"):
         read("-")
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC])
+async def test_a_file_that_can_not_be_used_is_no_defect(number: int, capfd: pytest.CaptureFixture[str]) -> None:
+    """Whichever command it is: the error names the file. Without a file, it is the output that can't be written."""
+
+    async def fail(*arguments: object, **named: object) -> None:
+        raise OSError(number, os.strerror(number), file)
+
+    file: str | None = "/data/a file"
+    assert await work.run_work(fail, CommandSetup()) == 1
+    assert f"/data/a file: {os.strerror(number)}" in capfd.readouterr().err
+    file = None
+    with pytest.raises(OSError):
+        await work.run_work(fail, CommandSetup())
+
+
+@pytest.mark.parametrize("read", [work.read_bytes, select_one])
+def test_a_name_that_begins_as_a_home_folder_is_that_of_a_file(
+    read: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As editors name their copies."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "~$letter.docx").write_text("one")
+
+    assert read("~$letter.docx")
+    with pytest.raises(InvalidInput):
+        read("~none/letter.docx")
 
 
 @pytest.mark.parametrize("verb", ["revoke", "delete"])

@@ -85,7 +85,8 @@ class NotAStore(StoreError):
 
 
 def disk_error(error: OSError) -> StoreError | None:
-    """Return our error for a file beside the database that the disk did not take; None: it has another reason."""
+    """Return our error for a file beside the database that can't be used as the disk or its rights are; None: it has
+    another reason."""
     what = f"{error.filename or 'a temporary file'}: {error.strerror}"
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
@@ -94,6 +95,8 @@ def disk_error(error: OSError) -> StoreError | None:
             return StoreFull(f"the file-size limit of this process is too low for {what}: raise it (ulimit -f)")
         case errno.EROFS:
             return StoreReadOnly(f"{what}: mount its disk for writing, or choose another folder")
+        case errno.EACCES | errno.EPERM:
+            return StoreUnavailable(f"{what}: give this user the right to it, or choose another file or folder")
         case errno.EIO:
             return StoreUnavailable(f"{what}: check the disk")
         case _:

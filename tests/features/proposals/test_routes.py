@@ -98,6 +98,7 @@ def test_proposals_are_decided_on_the_command_line(tmp_path: Path) -> None:
             arguments = {"label": "policy", "new_value": text, **WHY}
             store.agent("ann").tools.run("propose_change", arguments)
     listed = proposal("proposal", "list")
+    waits = run_inside(tmp_path, "proposal", "show", "1", "ann")
     refused = proposal("proposal", "refuse", "2", "--reason", "Never.")
     approved = proposal("proposal", "approve", "1", "ann")
     shown = run_inside(tmp_path, "proposal", "show", "1")
@@ -106,6 +107,7 @@ def test_proposals_are_decided_on_the_command_line(tmp_path: Path) -> None:
     companion = proposal("companion", "on", "--reflects")
     stays = run_inside(tmp_path, "companion", "on")
 
+    assert "`perdure proposal approve 1 ann` applies it, `perdure proposal refuse 1 ann` does not" in waits.stderr
     assert (protected["protected"], free["protected"]) == (True, False)
     assert [(one["number"], one["agent"]) for one in listed] == [(2, "ann"), (1, "ann")]
     assert (refused["state"], refused["decision"], approved["state"]) == ("refused", "Never.", "approved")

@@ -13,7 +13,7 @@ if for_work(__name__):
     from rich.text import Text
 
     from perdure.cli.session import work
-    from perdure.cli.session.agent_choice import chat_command
+    from perdure.cli.session.agent_choice import chat_command, shell_word
     from perdure.cli.views.json import block_shape, version_shape
     from perdure.cli.views.render import diff_view
     from perdure.cli.views.text import blocks_view, versions_view
@@ -36,14 +36,18 @@ async def list_blocks(view: Output, agent: LastAgent) -> None:
 async def show_block(view: Output, label: Label, agent: LastAgent) -> None:
     """Show a memory block."""
     show_blocks(view, [await agent.blocks.get(label)])
-    view.hint(f"`perdure memory history {label}` shows how it came to be what it is.")
+    view.hint(
+        f"`perdure memory history {shell_word(label)} {shell_word(agent.name)}` shows how it came to be what it is."
+    )
 
 
 @command("memory history")
 async def history(view: Output, label: Label, agent: LastAgent) -> None:
     """Show the versions of a memory block: who wrote each, and the difference."""
     await show_versions(view, agent, label)
-    view.hint(f"`perdure memory restore {label} N` brings the value of version N back.")
+    view.hint(
+        f"`perdure memory restore {shell_word(label)} N {shell_word(agent.name)}` brings the value of version N back."
+    )
 
 
 @command("memory edit", change=True)
@@ -72,7 +76,8 @@ async def edit_block(
         return
     diff = (await agent.blocks.history(label, limit=1))[0].diff
     view.show({"block": block_shape(block), "diff": diff}, diff_view(diff))
-    view.hint(f"`perdure memory restore {label} {before.version}` brings the value before back.")
+    words = f"{shell_word(label)} {before.version} {shell_word(agent.name)}"
+    view.hint(f"`perdure memory restore {words}` brings the value before back.")
 
 
 @command("memory restore", change=True)

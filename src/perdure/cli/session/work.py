@@ -26,10 +26,12 @@ from perdure.core.conversations import Conversation
 from perdure.core.errors import FeatureMissing, InvalidInput, NotFound, PerdureError, rename_arguments
 from perdure.core.features import Point
 from perdure.core.incoming.addresses import is_postgres
+from perdure.core.store_errors import disk_error
 from perdure.core.tools.arguments import read_json
 from perdure.library.agent import AsyncAgent
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
+from perdure.scratch import user_path
 from perdure.settings import Settings
 
 if TYPE_CHECKING:
@@ -86,9 +88,12 @@ async def run_work(
                 code = await work(view, **arguments | found)
         view.finish()
         return code or 0
-    except PerdureError as error:
+    except (PerdureError, OSError) as error:
+        told = error if isinstance(error, PerdureError) else disk_error(error)
+        if told is None or getattr(error, "filename", "") is None:  # a defect; or stdout, which can't take it either
+            raise
         view.clear_status()
-        view.error(error)
+        view.error(told)
         return 1
 
 
@@ -272,7 +277,7 @@ def _stdin() -> BinaryIO:
 def read_bytes(name: str) -> bytes:
     """What a file holds, or stdin for `-`. Raises: InvalidInput."""
     try:
-        return _stdin().read() if name == STDIN else Path(name).expanduser().read_bytes()
+        return _stdin().read() if name == STDIN else user_path(name).read_bytes()
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{name!r} can't be read: {getattr(error, 'strerror', None) or error}") from error
 
@@ -291,7 +296,9 @@ def edit_in_file(name: str, text: str) -> tuple[str, Path]:
     if sys.stdin is None or not sys.stdin.isatty():
         raise InvalidInput("there is no terminal for an editor: give the value as --text, or --text - to read stdin")
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    with NamedTemporaryFile("w", prefix=f"perdure-{name}-", suffix=".txt", delete=False, encoding="utf-8") as file:
+    with NamedTemporaryFile(
+        "w", prefix=f"perdure-{Path(name).name[:40]}-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
         file.write(text)
     path = Path(file.name)
     try:
@@ -387,7 +394,7 @@ class InputLines:
     def __init__(self, name: str) -> None:
         try:
             if name != STDIN:
-                self._file: Any = Path(name).expanduser().open("rb")
+                self._file: Any = user_path(name).open("rb")
             else:  # a stream can be read only once
                 stdin, self._file = _stdin(), SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115
                 shutil.copyfileobj(stdin, self._file)
@@ -418,7 +425,7 @@ def output_lines(view: Output, name: str, *, overwrite: bool) -> Iterator[Callab
     if name == STDIN:
         yield view.print
         return
-    file = Path(name).expanduser()
+    file = user_path(name)
     if file.exists() and not overwrite:
         raise InvalidInput(f"{name} exists already: choose another name, or replace it with --overwrite")
     part = file.with_name(f".{file.name}.{os.getpid()}.part")

@@ -15,7 +15,7 @@ from perdure.cli.session.needs import NO_STORE
 if for_work(__name__):
     from rich.text import Text
 
-    from perdure.cli.session.agent_choice import chat_command
+    from perdure.cli.session.agent_choice import chat_command, shell_word
     from perdure.cli.session.work import confirm, get_agent, read_pairs, read_value
     from perdure.cli.views.json import fields, score_shape
     from perdure.cli.views.text import settings_view
@@ -231,7 +231,9 @@ async def restore(
         for one in restored:
             table.add_row(*_memory_cells(one), one.state)
         view.show([_memory_shape(one) for one in restored], table if restored else Text("Nothing has faded."))
-        view.hint(f"`perdure fact list {agent.name}` shows what is known, `perdure archive show` the passages.")
+        view.hint(
+            f"`perdure fact list {shell_word(agent.name)}` shows what is known, `perdure archive show` the passages."
+        )
         return
     if not facts:
         raise InvalidInput("name the facts: perdure fact restore ID; or give --last for what `tidy` let fade")
@@ -255,7 +257,7 @@ async def pause(view: Output, agent: LastAgent) -> None:
     """Stop extracting facts until `resume`."""
     await agent.facts.pause()
     view.show({"agent": agent.name, "paused": True}, Text(f"No facts are extracted for {visible(agent.name)}."))
-    view.hint(f"`perdure fact resume {agent.name}` goes on.")
+    view.hint(f"`perdure fact resume {shell_word(agent.name)}` goes on.")
 
 
 @command("fact resume", change=True)
@@ -264,7 +266,7 @@ async def resume(view: Output, agent: LastAgent) -> None:
     await agent.facts.resume()
     text = f"Facts are extracted for {visible(agent.name)}, also from what was said meanwhile."
     view.show({"agent": agent.name, "paused": False}, Text(text))
-    view.hint(f"`perdure fact list {agent.name}` shows them.")
+    view.hint(f"`perdure fact list {shell_word(agent.name)}` shows them.")
 
 
 @command("fact settings", change=lambda given: bool(given["changes"]))
@@ -281,7 +283,9 @@ async def settings(
     graph = await agent.facts.find_graph()
     settings = asdict(load_graph_settings({} if graph is None else graph.settings))
     view.show(settings, settings_view(settings))
-    view.hint(f"`perdure fact settings {agent.name} NAME=VALUE` changes one; the value is JSON, of `prompt` a text.")
+    view.hint(
+        f"`perdure fact settings {shell_word(agent.name)} NAME=VALUE` changes one; VALUE is JSON, of `prompt` a text."
+    )
 
 
 @command("fact rule", change=True)
@@ -295,7 +299,7 @@ async def rule(
     """Say what must not be remembered from now on."""
     added = await agent.facts.add_rule(text, relation=relation, entity=entity)
     view.show(rule_shape(added), Text(f"Rule {added.seq}: such facts are not stored from now on."))
-    view.hint(f"What is stored already stays: `perdure fact search TEXT {agent.name}` finds it, `forget` takes it.")
+    view.hint(f"What is stored stays: `perdure fact search TEXT {shell_word(agent.name)}` finds it, `forget` takes it.")
 
 
 @command("fact rules", change=lambda given: given["lift"] is not None)
@@ -433,7 +437,7 @@ async def tidy(
     if dry_run:
         view.hint("Nothing has changed. `perdure fact tidy` lets them fade, `perdure fact restore --last` undoes.")
     else:
-        view.hint(f"`perdure fact restore --last {agent.name}` brings all of them back.")
+        view.hint(f"`perdure fact restore --last {shell_word(agent.name)}` brings all of them back.")
 
 
 def _memory_cells(memory: Memory) -> tuple[str, str]:

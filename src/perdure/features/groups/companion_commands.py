@@ -12,6 +12,7 @@ if for_work(__name__):
     from rich.console import RenderableType
     from rich.text import Text
 
+    from perdure.cli.session.agent_choice import shell_word
     from perdure.cli.session.work import deleting
     from perdure.cli.views.json import fields
     from perdure.cli.views.render import diff_view
@@ -99,7 +100,8 @@ async def on(
     view.show(_companion_shape(info), *_info_view(info))
     if info.kind == "reflection" and not reflects:
         view.hint("It was one that reflects, and stays so: for one that tidies the memory take it away first.")
-    view.hint(f"It reads what is said from now on; `perdure companion wake {info.agent_name}` does not wait for turns.")
+    wake = f"perdure companion wake {shell_word(info.agent_name)}"
+    view.hint(f"It reads what is said from now on; `{wake}` does not wait for turns.")
 
 
 @command("companion off", change=True)

@@ -9,6 +9,7 @@ from perdure.cli.commands.run import LastAgent, argument, command, flag, for_wor
 if for_work(__name__):
     from rich.text import Text
 
+    from perdure.cli.session.agent_choice import shell_word
     from perdure.cli.session.work import get_agent
     from perdure.cli.views.json import block_shape, fields
     from perdure.cli.views.render import diff_view
@@ -89,9 +90,8 @@ def _show(view: Output, one: Proposal, agent: str) -> None:
         lines.append(Text(visible(f"{one.state} {local_time(one.decided_at)}{words}"), style="dim"))
     view.show(_shape(one, agent), *lines)
     if one.state == "open":
-        view.hint(
-            f"`perdure proposal approve {one.number}` applies it, `perdure proposal refuse {one.number}` does not"
-        )
+        words = f"{one.number} {shell_word(agent)}"
+        view.hint(f"`perdure proposal approve {words}` applies it, `perdure proposal refuse {words}` does not")
 
 
 def _shape(one: Proposal, agent: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from perdure.cli.commands.run import Agent, LastAgent, argument, command, flag, 
 if for_work(__name__):
     from rich.text import Text
 
+    from perdure.cli.session.agent_choice import shell_word
     from perdure.cli.session.work import read_text
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import Output, local_time, new_table, plural, visible
@@ -85,7 +86,7 @@ async def list_versions(view: Output, skill: Name, agent: LastAgent) -> None:
         )
         shapes.append(fields(one, *names))
     view.show(shapes, table)
-    view.hint(f"`perdure skill restore {visible(skill)} --version NUMBER` brings one back")
+    view.hint(f"`perdure skill restore {visible(skill)} {shell_word(agent.name)} --version NUMBER` brings one back")
 
 
 @command("skill write", change=True, argument_names={"description": "--about"})
@@ -106,7 +107,7 @@ async def write_skill(
 async def archive_skill(view: Output, skill: Name, agent: LastAgent) -> None:
     """Put a skill away: only searches find it."""
     _show_changed(view, await agent.skills.archive(skill), "is archived")
-    view.hint(f"`perdure skill restore {visible(skill)}` brings it back")
+    view.hint(f"`perdure skill restore {visible(skill)} {shell_word(agent.name)}` brings it back")
 
 
 @command("skill restore", finds="skill")
