@@ -99,6 +99,22 @@ async def test_what_can_not_be_memory_is_refused(served: Served, bad: Callable[[
     assert await served.agent.memory_git.commits() == before
 
 
+async def test_a_label_that_another_agent_of_the_block_has_is_refused_with_its_name(served: Served) -> None:
+    """And with what helps."""
+    ben, eve = [await served.perdure.create_agent(name) for name in ("ben", "eve")]
+    shared = await served.agent.blocks.create("house", "Third floor.")
+    for other in (ben, eve):
+        await other.blocks.attach(shared.id)
+    await ben.blocks.create("home", "Turin")
+    folder = await served.clone()
+    folder.git("mv", "system/house.md", "system/home.md")
+    folder.git("commit", "--quiet", "-m", "another label")
+    said = " ".join((await refused(folder)).split())
+
+    assert f"system/home.md: block with label 'home' exists already: 'ben' ({ben.id}) has this block" in said
+    assert "detach or rename that one, or choose another label" in said and "'eve'" not in said
+
+
 async def test_a_path_that_leads_outside_is_refused(served: Served) -> None:
     """Git itself makes no such commit, so it is made of its parts."""
     folder = await served.clone()

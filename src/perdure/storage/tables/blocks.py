@@ -24,6 +24,7 @@ from perdure.storage.tables.identities import add_identity_conditions
 from perdure.storage.tables.sources import add_writes
 
 _BLOCK = row_format.RowFormat(Block)
+HOLDERS_SHOWN = 5  # agents that an error names
 
 
 def _build_version(**columns: Any) -> BlockVersion:
@@ -335,18 +336,24 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
                 f" ORDER BY a.number{self._db.for_update}",
                 id=block.id,
             )
-        if self._rows(
-            "SELECT 1 FROM agent_blocks x JOIN agent_blocks y ON y.agent_id = x.agent_id"
-            " JOIN blocks b ON b.id = y.block_id"
-            " WHERE x.block_id = :id AND b.id <> :id AND b.label = :label AND b.org_id = :org_id LIMIT 1",
+        label = row_format.storable(block.label)
+        holders = self._rows(
+            "SELECT a.name, a.id FROM agent_blocks x JOIN agent_blocks y ON y.agent_id = x.agent_id"
+            " JOIN blocks b ON b.id = y.block_id JOIN agents a ON a.id = x.agent_id"
+            " WHERE x.block_id = :id AND b.id <> :id AND b.label = :label AND b.org_id = :org_id"
+            f" ORDER BY a.number LIMIT {HOLDERS_SHOWN}",
             id=block.id,
-            label=row_format.storable(block.label),
-        ):
-            raise AlreadyExists("block with label", block.label)
-        isolated = "SELECT agent_id, conversation_seq FROM conversation_blocks WHERE block_id = :id"
-        for agent_id, seq in self._rows(isolated, id=block.id):
-            if self._shown("b.id", agent_id, seq, row_format.storable(block.label)):
-                raise AlreadyExists("block with label", block.label)
+            label=label,
+        )
+        isolated = (
+            "SELECT a.name, a.id, x.conversation_seq FROM conversation_blocks x JOIN agents a ON a.id = x.agent_id"
+            " WHERE x.block_id = :id"
+        )
+        holders += [row[:2] for row in self._rows(isolated, id=block.id) if self._shown("b.id", row[1], row[2], label)]
+        if holders:
+            names = ", ".join(dict.fromkeys(f"{row_format.restore(name)!r} ({id_})" for name, id_ in holders))
+            helps = "has this block and another one with that label; detach or rename that one, or choose another label"
+            raise AlreadyExists("block with label", block.label, helps=f"{names} {helps}")
 
     def _add_version(self, block: Block, *, diff: str, author: Author, at: datetime) -> None:
         """Store a block as a version of itself, and the sources that its author wrote it from."""
