@@ -337,14 +337,16 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
                 id=block.id,
             )
         label = row_format.storable(block.label)
-        holders = self._rows(
-            "SELECT a.name, a.id FROM agent_blocks x JOIN agent_blocks y ON y.agent_id = x.agent_id"
-            " JOIN blocks b ON b.id = y.block_id JOIN agents a ON a.id = x.agent_id"
-            " WHERE x.block_id = :id AND b.id <> :id AND b.label = :label AND b.org_id = :org_id"
-            f" ORDER BY a.number LIMIT {HOLDERS_SHOWN}",
-            id=block.id,
-            label=label,
-        )
+        holders = [
+            *self._rows(
+                "SELECT a.name, a.id FROM agent_blocks x JOIN agent_blocks y ON y.agent_id = x.agent_id"
+                " JOIN blocks b ON b.id = y.block_id JOIN agents a ON a.id = x.agent_id"
+                " WHERE x.block_id = :id AND b.id <> :id AND b.label = :label AND b.org_id = :org_id"
+                f" ORDER BY a.number LIMIT {HOLDERS_SHOWN}",
+                id=block.id,
+                label=label,
+            )
+        ]
         isolated = (
             "SELECT a.name, a.id, x.conversation_seq FROM conversation_blocks x JOIN agents a ON a.id = x.agent_id"
             " WHERE x.block_id = :id"
