@@ -32,7 +32,7 @@ async def test_sessions_are_listed_newest_first_with_folder_and_title(tmp_path: 
             await desk.say(session, f"about {session}")
         await desk.agent.update_conversation(ConversationId(third), archived=True)
         listed = (await desk.connection.list_sessions()).sessions
-        there = (await desk.connection.list_sessions(cwd="/home/a")).sessions
+        there = (await desk.connection.list_sessions(cwd="/home/a/")).sessions
 
         assert [one.session_id for one in listed][:2] == [second, first]
         assert [(one.cwd, one.title) for one in listed[:2]] == [

@@ -133,10 +133,18 @@ def test_what_nobody_said_is_left_out(project: Path) -> None:
         line("a1", blocks, "assistant"),
         line("u10", "y" * (MESSAGE_CHARS + 5)),
         line("u11", "lone \ud800"),
+        line("u12", [{"type": "text", "text": "[Request interrupted by user for tool use]"}]),
+        line("u13", [{"type": "text", "text": one} for one in ("<ide_opened_file>a.py</ide_opened_file>", "Mend it.")]),
+        line("u14", [{"type": "text", "text": one} for one in ("<system-reminder>no</system-reminder>", "And b.py.")]),
+        line("u15", 5),
+        json.dumps({"type": "assistant", "uuid": "a2", "message": {"model": "<synthetic>", "content": "No response"}})
+        + "\n",
     )
     store(project, "s1", path)
 
-    assert conversations() == {"Claude Code session s1": ["yes", "y" * MESSAGE_CHARS, "lone ?"]}
+    assert conversations() == {
+        "Claude Code session s1": ["yes", "y" * MESSAGE_CHARS, "lone ?", "Mend it.", "And b.py."]
+    }
 
 
 def test_credentials_are_not_stored(project: Path) -> None:

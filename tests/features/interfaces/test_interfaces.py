@@ -103,6 +103,22 @@ def test_it_decides_calls_that_wait_for_a_person(agent: Any, allows: bool | None
     assert recorder.seen[-1] == ("close", "")
 
 
+@pytest.mark.parametrize("agent", [(calls("add", a=1),)], indirect=True)
+def test_a_terminal_that_is_closed_at_a_question_leaves_the_call_waiting(agent: Any, monkeypatch: Any) -> None:
+    """As by Ctrl-D."""
+
+    def end(prompt: str) -> str:
+        """Raise what `input` raises at the end of a terminal."""
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", end)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    agent.require_approval("add")
+
+    assert agent.talk("Add.", TerminalInterface()).stop_reason == "requires_approval"
+    assert len(agent.pending()) == 1
+
+
 @pytest.mark.parametrize("agent", [(thinks("Hm.", calls("add", a=1)), says("Two.\x1b[2J"))], indirect=True)
 def test_a_terminal_shows_no_control_characters(agent: Any) -> None:
     out, detailed = io.StringIO(), io.StringIO()

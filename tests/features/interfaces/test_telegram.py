@@ -25,7 +25,7 @@ from perdure.features.interfaces.telegram.texts import EDITED, split_text
 from perdure.library.agent import AsyncAgent
 from perdure.testing import ScriptedModel, calls, fails, says
 from tests.support.servers import open_library
-from tests.support.telegram_api import BotApi
+from tests.support.telegram_api import BOT, BotApi
 
 
 class Running:
@@ -80,12 +80,14 @@ async def test_a_message_is_answered_in_a_conversation_of_its_chat(tmp_path: Pat
 async def test_nobody_but_those_allowed_talks_to_it(tmp_path: Path) -> None:
     api = BotApi()
     async with running(tmp_path, api, ScriptedModel(says("Yes?")), allowed=["@User7"]) as bot:
+        api.say("", chat=9, new_chat_members=[BOT])  # a message of the group, to which nothing is said
+        api.say("", chat=7, pinned_message={"message_id": 1, "date": 1, "chat": {"id": 7, "type": "group"}})
         api.say("let me in", chat=8)
         api.say("it is me", chat=7)
         await api.until(lambda: len(api.sent) == 2)
 
         assert api.texts(8) == ["You can't talk to me. Whoever runs me can allow you: your id is 8."]
-        assert api.texts(7) == ["Yes?"]
+        assert api.texts(7) == ["Yes?"] and len(api.sent) == 2
         assert await bot.agent.message_count() == 2
         assert "--allow 8" in bot.notes[0]
 
@@ -152,12 +154,17 @@ async def test_calls_are_decided_by_buttons(tmp_path: Path, button: str, paid: l
         return "paid"
 
     api = BotApi()
-    async with running(tmp_path, api, ScriptedModel(calls("pay", amount="5"), says("Well.")), tools=[pay]) as bot:
+    async with running(
+        tmp_path, api, ScriptedModel(calls("pay", amount="5"), says("Well."), calls("pay", amount="6")), tools=[pay]
+    ) as bot:
         api.say("pay 5")
         await api.until(lambda: api.sent)
         (row,) = json.loads(api.sent[0]["reply_markup"])["inline_keyboard"]
         data = {one["text"]: one["callback_data"] for one in row}
         assert "pay" in api.texts()[0]
+        api.say("/stop", chat=2)
+        await api.until(lambda: api.texts(2) == ["There is nothing to stop."])
+        api.sent.pop()
         api.say("and now?")
         await api.until(lambda: len(api.sent) == 2)
         assert "decide" in api.texts()[1]
@@ -169,6 +176,12 @@ async def test_calls_are_decided_by_buttons(tmp_path: Path, button: str, paid: l
         assert (done, api.texts()[2]) == (paid, "Well.")
         assert "decided already" in api.answered[1]["text"]
         assert not bot.log.open
+        api.say("pay 6")
+        await api.until(lambda: len(api.sent) == 4)
+        api.say("/stop")  # also what waits for a person
+        await api.until(lambda: len(api.sent) == 5)
+        assert not await bot.agent.pending(conversation=ConversationId(bot.log.chats["1"]))
+        assert api.texts()[4] == "Stopped."
 
 
 async def test_a_button_that_was_pressed_while_the_bot_was_down_decides(tmp_path: Path) -> None:
@@ -253,7 +266,7 @@ async def test_photos_and_files_reach_the_agent(tmp_path: Path) -> None:
     png = b"\x89PNG\r\n\x1a\n" + b"\0" * 40
     api.files = {"photo": png, "doc": b"The spare key is in the blue drawer."}
     size = {"file_unique_id": "u", "width": 1, "height": 1}
-    async with running(tmp_path, api, ScriptedModel(says("A photo."), says("A file."))) as bot:
+    async with running(tmp_path, api, ScriptedModel(says("A photo."), says("A file."), says("More."))) as bot:
         api.say("", photo=[{**size, "file_id": "small"}, {**size, "file_id": "photo"}], caption="Look")
         await api.until(lambda: len(api.sent) == 1)
         api.say("", document={"file_id": "doc", "file_unique_id": "d", "file_name": "../keys.txt"})
@@ -262,12 +275,16 @@ async def test_photos_and_files_reach_the_agent(tmp_path: Path) -> None:
         await api.until(lambda: len(api.sent) == 3)
         api.say("", document={"file_id": "big", "file_unique_id": "b", "file_size": 30_000_000})
         await api.until(lambda: len(api.sent) == 4)
+        (folder,) = await bot.agent.files.folders()
+        await bot.agent.files.detach(folder.name)
+        api.say("", document={"file_id": "doc", "file_unique_id": "d", "file_name": "more.txt"})
+        await api.until(lambda: len(api.sent) == 5)
 
         first, _, second, *_ = await bot.agent.messages(conversation=ConversationId(bot.log.chats["1"]))
         assert [type(part).__name__ for part in first.parts] == ["Text", "Image"]
-        (folder,) = await bot.agent.files.folders()
         assert "keys.txt" in second.text and folder.name in second.text
-        assert api.texts()[2:] == [
+        assert [one.name for one in await bot.agent.files.folders()] == [folder.name]
+        assert api.texts()[2:4] == [
             "I can take text, photos and files.",
             "That didn't work: The file is too large: Telegram lets bots read at most 20 MB.",
         ]

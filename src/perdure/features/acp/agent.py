@@ -247,7 +247,7 @@ class EditorAgent:
         next_cursor = found[-1].id if len(found) == SESSIONS_PAGE else None
         if next_cursor is None and (first := await self._agent.find_conversation()).last_message_at is not None:
             found.append(first)
-        infos = [session_info(one) for one in found if cwd in (None, folder_of(one))]
+        infos = [session_info(one) for one in found if cwd is None or PurePath(cwd) == PurePath(folder_of(one))]
         return schema.ListSessionsResponse(sessions=infos, next_cursor=next_cursor)
 
     @with_protocol_errors

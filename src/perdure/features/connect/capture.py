@@ -31,8 +31,11 @@ MESSAGE_CHARS = 20_000
 """Of a longer message the beginning is stored."""
 LINE_BYTES = 2_000_000
 """A longer line is left out: it is a file or a picture that a tool returned."""
-_PROGRAM_TEXT = re.compile(r"\s*(?:<(?:command-|local-command|system-reminder|user-prompt-submit-hook|bash-)|Caveat: )")
-"""Messages of the user's role that the program wrote."""
+_PROGRAM_TEXT = re.compile(
+    r"\s*(?:<(?:command-|local-command|system-reminder|user-prompt-submit-hook|bash-|ide_|task-notification)|Caveat: "
+    r"|\[Request interrupted by user)"
+)
+"""Texts of the user's role that the program wrote; one may stand before the user's own in a message."""
 _LEFT_OUT = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage", "isVisibleInTranscriptOnly")
 """Entries with one of these are the program's own, a sub-agent's, or tell again what was said before."""
 _SESSION = re.compile(r"[\w.-]{1,100}", re.ASCII)
@@ -103,10 +106,10 @@ def _message_of(entry: dict[str, Any]) -> ImportedMessage | None:
     if any(entry.get(name) for name in _LEFT_OUT) or not 0 < len(key) <= 100:
         return None
     content = message.get("content")
-    if isinstance(content, list):
-        parts = [one.get("text") for one in content if isinstance(one, dict) and one.get("type") == "text"]
-        content = "\n".join(part for part in parts if isinstance(part, str))
-    if not isinstance(content, str) or not content.strip() or _PROGRAM_TEXT.match(content):
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    texts = [one.get("text") for one in parts if isinstance(one, dict) and one.get("type") == "text"]
+    content = "\n".join(text for text in texts if isinstance(text, str) and not _PROGRAM_TEXT.match(text))
+    if not content.strip() or message.get("model") == "<synthetic>":  # which says that no model was asked
         return None
     # Masked before it is cut: half of a credential looks like none.
     text = without_credentials(content.strip()[: 2 * MESSAGE_CHARS].encode("utf-8", "replace").decode())[:MESSAGE_CHARS]

@@ -42,7 +42,10 @@ class TerminalInterface(AgentInterface):
         if not sys.stdin.isatty():
             return None
         shown = visible(f"{call.name} {call.call.own_arguments}")  # whole: nobody allows what they can't read
-        answer = await asyncio.to_thread(input, f"May it call {shown}? [y/N] ")
+        try:
+            answer = await asyncio.to_thread(input, f"May it call {shown}? [y/N] ")
+        except EOFError:  # Ctrl-D: they decide later
+            return None
         return answer.strip().lower() in ("y", "yes")
 
     def run_ended(self, end: RunEnded) -> None:

@@ -151,7 +151,9 @@ class TelegramBot:
 
     async def _take(self, updates: Sequence[telegram.Update], chat: int) -> None:
         """Store what updates ask for, and start answering. Raises: PerdureError, TelegramError."""
-        update, user = updates[0], updates[0].effective_user
+        update, user, message = updates[0], updates[0].effective_user, updates[0].effective_message
+        if update.callback_query is None and message and message.text is None and not message.effective_attachment:
+            return  # nobody wrote it: somebody joined a group, or a message was pinned
         if user is None or not {str(user.id), (user.username or "").lower()} & self._allowed - {""}:
             if user is not None:
                 name = f"@{user.username}" if user.username else user.full_name
@@ -160,7 +162,7 @@ class TelegramBot:
             return
         if update.callback_query is not None:
             await self._decide(update.update_id, update.callback_query, chat)
-        elif (message := update.message or update.edited_message) is not None:
+        elif message is not None:
             text = message.text or ""
             command, _, name = (text.split()[0] if text.startswith("/") else "").partition("@")
             if name.lower() not in ("", self._bot.username.lower()) or (update.edited_message and command in COMMANDS):
@@ -173,7 +175,9 @@ class TelegramBot:
                     self._log.save()
                     await self._send_text(chat, "A new conversation.")
                 case "/stop":
-                    await self._agent.cancel_all(conversation=await self._conversation(chat, update))
+                    stopped = await self._agent.cancel_all(conversation=await self._conversation(chat, update))
+                    if all(one.chat != chat for one in self._log.open.values()):  # else the answer says that it stopped
+                        await self._send_text(chat, "Stopped." if stopped else texts.IDLE)
                 case _:
                     await self._send_on(updates, chat)
 

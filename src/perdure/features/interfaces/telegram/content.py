@@ -10,7 +10,7 @@ from typing import Any
 
 import telegram
 
-from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
+from perdure.core.errors import AlreadyExists, InvalidInput
 from perdure.core.incoming.bodies import image_type_of
 from perdure.features.files.folder_service import AsyncFolder
 from perdure.features.interfaces.telegram.texts import EDITED, TOO_LARGE
@@ -77,11 +77,9 @@ async def _download(file: telegram.PhotoSize | telegram.Document, again: Again) 
 
 
 async def _open_folder(perdure: AsyncPerdure, agent: AsyncAgent) -> AsyncFolder:
-    """Return the folder for files of chats with this agent, which is made with the first one."""
+    """Return the folder for files of chats with this agent, which has it; it is made with the first one."""
     name = f"telegram {agent.id}"
-    with suppress(NotFound):
-        return await perdure.folders.get(name)
-    with suppress(AlreadyExists):  # two chats at once
+    with suppress(AlreadyExists):
         await perdure.folders.create(name, description=f"Files that people sent to {agent.name} in Telegram.")
-    await agent.files.attach(name)
+    await agent.files.attach(name)  # as it may have been detached, or this process killed before it was attached
     return await perdure.folders.get(name)

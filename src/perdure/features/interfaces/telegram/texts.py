@@ -18,6 +18,7 @@ NOT_TAKEN = "I can take text, photos and files."
 TOO_LARGE = "The file is too large: Telegram lets bots read at most 20 MB."
 NOT_READ = "I could not read that. Please send it again."
 UNSEEN = "Its arguments have {chars:,} characters, too many for a chat: allow it on the dashboard."
+IDLE = "There is nothing to stop."
 WAITS = "Please decide about the call above first."
 DECIDED = "It is decided already."
 
