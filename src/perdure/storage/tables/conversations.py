@@ -238,7 +238,8 @@ class Conversations(table.Table):
         next_run_seq, next_message_seq, embedded, archives, *has = state[-4 - len(_HAS) :]
         agent = AGENT.read(state)
         rows = self._rows(self._conversation_state, agent_id=agent.id, seq=seq)
-        row = table.first(rows, "conversation", f"{seq} of {agent_id}")
+        name = "" if rows else self.get_by_seq(agent.id, seq).id
+        row = table.first(rows, "conversation", name, hint="it was deleted")
         conversation = _CONVERSATION.read(row)
         blocks = shown_blocks(self._db, self._org_id, f"b.id, b.version, b.label, {_IS_RULE}", [agent.id], seq)[
             agent.id

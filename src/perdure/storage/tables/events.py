@@ -51,7 +51,7 @@ class Events(Table):
                 body=storable(body),
                 created_at=iso(at),
             )
-            last = int(first(rows, "run", f"{key.seq} of {key.agent_id}")[0])
+            last = int(first(rows, "agent", key.agent_id)[0])
             if batch is batches[0]:
                 first_number = last - len(batch) + 1
         return [

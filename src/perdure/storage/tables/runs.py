@@ -153,7 +153,7 @@ class Runs(LeasedTable[Run]):
 
     def get_by_key(self, key: RunKey) -> Run:
         """The run of this key, also a hidden one. Raises: NotFound."""
-        return first([*self.list_by_keys([key]).values()], "run", f"{key.seq} of {key.agent_id}")
+        return first([*self.list_by_keys([key]).values()], "agent", key.agent_id)  # its runs go with it
 
     def list_by_keys(self, keys: Sequence[RunKey]) -> Mapping[RunKey, Run]:
         """Key -> run; a key that no run has is left out."""

@@ -94,7 +94,7 @@ class Steps(Table):
             created_at=at,
         )
         if not self._run_counted(_INSERT, **_STEP.params(step, _NEW_COLUMNS)):
-            raise NotFound("run", f"{run.key.seq} of {run.key.agent_id}")
+            raise NotFound("agent", run.key.agent_id)
         if run_of(step_id) != run.id:
             register(self._db, self._org_id, run.key.agent_id, [(step_id, run.key.seq)])
         return step
