@@ -234,14 +234,22 @@ async def test_a_process_without_the_model_leaves_it_to_others_for_a_while() -> 
 
 
 async def test_a_schedule_of_an_agent_or_conversation_that_is_gone() -> None:
-    """A deleted agent's are nobody's; a deleted conversation's say why."""
+    """A deleted agent's are nobody's; a deleted conversation's say why, and end."""
     async with opened() as (perdure, agent, clock):
         conversation = await agent.new_conversation()
         lost = await agent.schedules.create("x", every=HOUR, conversation=conversation.id)
+        paused = await agent.schedules.create("y", every=HOUR, conversation=conversation.id)
+        await agent.schedules.pause(paused.id)
         await agent.delete_conversation(conversation.id)
         clock.advance(HOUR)
         await fire(perdure)
         assert await outcomes(agent, lost.id) == [("failed", 0)]
+        assert (await agent.schedules.firings(lost.id))[0].reason == (
+            f"conversation '{conversation.id}' not found: it was deleted"
+        )
+        assert (await agent.schedules.get(lost.id)).status == "ended"
+        with pytest.raises(NotFound, match=conversation.id):
+            await agent.schedules.resume(paused.id)
 
         await perdure.delete_agent(agent.id)
         clock.advance(HOUR)

@@ -127,11 +127,12 @@ def pause_schedule(tx: Tx, schedule: values.Schedule, *, at: datetime) -> values
 
 def resume_schedule(tx: Tx, schedule: values.Schedule, *, at: datetime) -> values.Schedule:
     """Let a paused or cancelled schedule fire again from its next due time on, and return it; missed times are not made
-    up for. Raises: ScheduleInvalid: it has ended, or nothing is due any more; TooMany."""
+    up for. Raises: ScheduleInvalid: it has ended, or nothing is due any more; TooMany; NotFound: its conversation."""
     if schedule.status == "ended":
         _check_goes_on(schedule)
     if schedule.status == "active":
         return schedule
+    tx.conversations.get_state(schedule.agent_id, schedule.conversation_seq)
     following = next(iter(values.due_times(schedule.timing, at)), None)
     if following is None:
         raise ScheduleInvalid(f"{schedule.name or schedule.id} has no due time any more: make a new schedule")

@@ -12,7 +12,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -222,6 +222,8 @@ def fire(
             if isinstance(error, ModelNotFound) and not late:
                 return FiringResult(schedule, None)
             refusal = str(error)
+            if isinstance(error, NotFound):  # its conversation was deleted
+                plan = replace(plan, after_failure=None)
     outcome: Outcome = "fired" if run_id is not None else "failed" if plan.fires else "missed"
     if refusal == NOTHING_NEW:
         outcome = "nothing_new"
