@@ -82,6 +82,29 @@ async def test_a_runs_own_budget_ends_it_between_steps(priced: None) -> None:
                 await agent.send("Go on.", **bad)
 
 
+async def test_summaries_count_for_the_run_that_needs_them(priced: None) -> None:
+    """For its budget, and for its usage as long as it goes on."""
+    seen: list[int] = []
+
+    async def look() -> str:
+        """Look at the usage of the run."""
+        (run,) = await agent.runs(statuses=["running"])
+        seen.append((await agent.usage_of_run(run.id)).total_tokens)
+        return "looked"
+
+    summary = says("They said word again and again.", usage=Usage(input_tokens=1_000))
+    model = ScriptedModel(*[says("word " * 1_500)] * 3, otherwise=calls("look"), summarises=summary)
+    async with await AsyncPerdure.open(
+        store=InlineStore(), models={MODEL: model}, settings=Settings(model=MODEL, embedding="none"), tools=[look]
+    ) as perdure:
+        agent = await perdure.create_agent("ann", settings={"context_window_tokens": 8_000})
+        await agent.tools.attach("look")
+        for _ in range(3):
+            await agent.send("word " * 100)
+        assert await ending(agent, max_tokens=1_000 + STEP_TOKENS) == (*["max_tokens_exceeded"] * 2, 1)
+        assert seen == [1_000 + STEP_TOKENS]
+
+
 async def test_settings_agent_and_key_bound_each_run(priced: None) -> None:
     """The lowest of them counts."""
     async with opened(max_tokens=5 * STEP_TOKENS, max_cost_usd=9.0) as (perdure, _):

@@ -18,7 +18,7 @@ from perdure.core.conversations import ConversationState
 from perdure.core.errors import LimitReached, MessageTooLarge, ModelError, ModelReplyEmpty, NotFound
 from perdure.core.incoming.principals import PeriodUsage, Principal, UseLimits, current_principal, day_of
 from perdure.core.models import Model, ModelReply, ModelRequest
-from perdure.core.runs import MAX_COST, NO_OPTIONS, Failure, Run, RunOptions, Step, Usage
+from perdure.core.runs import MAX_COST, NO_OPTIONS, NO_USAGE, Failure, Run, RunOptions, Step, Usage
 from perdure.domain.agents.options import LIMITS, limits_in
 from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.log.next_action import EndRun
@@ -60,13 +60,20 @@ def remaining_limits(options: RunOptions, used: PeriodUsage) -> UseLimits:
 
 def used_by(tx: Tx, run: Run, steps: Sequence[Step], inputs: UnitInputs) -> PeriodUsage:
     """Return the tokens and US dollars of a run with these steps, and of its helpers; unknown prices count as 0."""
-    found, working = [*steps], {run.id}
+    found, working = _calls_of(run, steps), {run.id}
     for one in tx.runs.list_by_origin(run.options.origin or run.id):
         if one.options.helper and one.options.caller in working:
             working.add(one.id)
-            found += tx.steps.list_by_run(one.key)
-    costs = (inputs.price_of(step.model, step.usage) or 0.0 for step in found)
-    return PeriodUsage(tokens=sum(step.usage.total_tokens for step in found), cost=sum(costs))
+            found += _calls_of(one, tx.steps.list_by_run(one.key))
+    costs = (inputs.price_of(model, usage) or 0.0 for model, usage in found)
+    return PeriodUsage(tokens=sum(usage.total_tokens for _, usage in found), cost=sum(costs))
+
+
+def _calls_of(run: Run, steps: Sequence[Step]) -> list[tuple[str, Usage]]:
+    """Return (model, usage) of a run's steps, and of its summaries, at the price of the run's newest step."""
+    calls = [(step.model, step.usage) for step in steps]
+    summaries = run.usage - sum((usage for _, usage in calls), NO_USAGE) if run.ended else run.usage
+    return [*calls, (steps[-1].model, summaries)] if steps else calls
 
 
 def check_key_size(chars: int) -> None:

@@ -128,7 +128,7 @@ class AsyncRuns(AsyncReplays):
             return run
         if idempotency_key is not None:
             known = tx.runs.find_by_key(found.agent_id, found.seq, idempotency_key)
-            return None if known is None else known[0]
+            return None if known is None else tx.runs.get(known[0].id)
         return next((run for run in _list_unended(tx, found.agent_id, found.seq) if not run.ended), None)
 
     async def messages_of_run(
@@ -159,14 +159,15 @@ class AsyncRuns(AsyncReplays):
     @reads
     def steps_of_run(self, tx: Tx, run_id: RunId, page: Page) -> tuple[Run, Sequence[Step], Agent]:
         """The run, a page of its steps, and its agent. Raises: NotFound."""
-        run, steps = _load_steps(tx, run_id)
-        selected = page.select(steps, kind="step", id_of=lambda step: step.id)
+        run = tx.runs.get(run_id)
+        selected = page.select(tx.steps.list_by_run(run.key), kind="step", id_of=lambda step: step.id)
         return run, selected, tx.agents.get(run.key.agent_id)
 
-    async def usage_of_run(self, run_id: RunId) -> Usage:
+    @reads
+    def usage_of_run(self, tx: Tx, run_id: RunId) -> Usage:
         """The tokens that the run has used, until now if it has not ended. Raises: NotFound."""
-        run, steps = await self._ports.store.read(_load_steps, run_id)
-        return run.usage if run.ended else sum((step.usage for step in steps), Usage())
+        run = tx.runs.get(run_id)
+        return run.usage if run.ended else sum((step.usage for step in tx.steps.list_by_run(run.key)), run.usage)
 
     @reads
     def spans_of_run(self, tx: Tx, run_id: RunId) -> tuple[Run, Sequence[RunSpan]]:
@@ -203,9 +204,3 @@ def _list_unended(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Se
         if conversation.pending_run_seq is not None and conversation_seq in (None, conversation.seq)
     ]
     return [*tx.runs.page(where, limit=UNENDED_MAX), *stopped]
-
-
-def _load_steps(tx: Tx, run_id: RunId) -> tuple[Run, Sequence[Step]]:
-    """The run and its steps. Raises: NotFound."""
-    run = tx.runs.get(run_id)
-    return run, tx.steps.list_by_run(run.key)
