@@ -187,6 +187,8 @@ async def test_a_background_run_is_streamed_again() -> None:
         assert await server.refused("POST", path, {}) == (400, "No active runs found for this conversation.")
         assert (await server.refused("POST", path, {"otid": "o-2"}))[0] == 400
         assert (await server.refused("POST", f"/v1/conversations/{other}/stream", {"run_id": run["id"]}))[0] == 404
+        await server.delete(f"/v1/runs/{run['id']}")
+        assert (await server.refused("POST", path, {"otid": "o-1"}))[0] == 404
 
 
 async def test_a_deleted_one_is_gone_with_what_was_said_in_it() -> None:

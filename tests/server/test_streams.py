@@ -219,6 +219,46 @@ async def test_who_leaves_does_not_stop_the_run(tmp_path: Path) -> None:
             assert isinstance([told async for told in agent.follow(second)][-1].event, RunEnded)  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        (*("PATCH", "/v1/agents/{agent}/messages/{message}"), {"content": "It is gone."}, 200),
+        ("POST", "/v1/agents/{agent}/forget", {"text": "walrus"}, 200),
+        ("DELETE", "/v1/conversations/{line}", None, 404),
+    ],
+    ids=["changed", "forgotten", "deleted"],
+)
+async def test_what_was_taken_back_is_streamed_no_more(
+    tmp_path: Path, method: str, path: str, body: Any, status: int
+) -> None:
+    """Also not in the pieces in which a model said it."""
+    async with in_process(tmp_path, says("I saw a walrus.")) as (client, perdure):
+        agent = await perdure.create_agent()
+        line = (await agent.new_conversation()).id
+        said = await client.post(f"/v1/conversations/{line}/messages", json=TOKENS | {"background": True})
+        last = next(chunk for _, chunk in chunks_of(said.text)[::-1] if "run_id" in chunk and "id" in chunk)
+        assert isinstance(last, Mapping) and "walrus" in said.text
+        where = path.format(agent=agent.id, message=last["id"], line=line)
+        assert (await client.request(method, where, json=body)).status_code == 200
+        again = await client.post(f"/v1/runs/{last['run_id']}/stream", json={"starting_after": 0})
+
+        assert again.status_code == status
+        assert "walrus" not in again.text
+
+
+async def test_who_waits_for_a_deleted_agent_hears_of_it(tmp_path: Path) -> None:
+    """By its id, as whoever asks for it later does."""
+    model = SlowSpeaker("slow ", "reply")
+    async with served(tmp_path, model=model) as (address, perdure), httpx.AsyncClient(base_url=address) as client:
+        agent = await perdure.create_agent()
+        path = f"/v1/agents/{agent.id}"
+        waiting = asyncio.create_task(client.post(f"{path}/messages", json={"input": "hi"}))
+        await model.speaking.wait()
+        await client.delete(path)
+
+        assert (await waiting).json() == (await client.get(path)).json()
+
+
 async def test_a_cancelled_stream_says_so(tmp_path: Path) -> None:
     """The stop reason, then what the run has used so far."""
     model = SlowSpeaker("never ", "said")

@@ -16,6 +16,7 @@ from perdure.core.features import Point
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.loops import THINKING
 from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolCall, ToolResult, text_of
+from perdure.core.runs import RunKey
 from perdure.domain.texts import TEXTS_CHANGED
 from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.estimates import dropped_rows
@@ -78,12 +79,22 @@ def edit_message(
         raise EmptyMessage
     if len(edit.text) > limit_chars:
         raise MessageTooLarge(size=len(edit.text), limit=limit_chars)
-    tx.messages.revise(message_id, edited_parts(before, edit), author=author, at=inputs.now)
+    after = revise_message(tx, before, edited_parts(before, edit), inputs, author=author)
     if edit.part != "reasoning":
         TEXTS_CHANGED(tx, [message_id], inputs.now)
         revise_nodes(tx, [before], inputs)
         MESSAGE_EDITED(tx, before, inputs.now)
-    after = tx.messages.get(message_id)
+    return after
+
+
+def revise_message(
+    tx: Tx, before: Message, parts: Sequence[Part], inputs: UnitInputs, *, author: Author, name: str | None = None
+) -> Message:
+    """Show a message with other parts and another speaker's name, and return it; previews of its run are removed."""
+    tx.messages.revise(before.id, parts, author=author, at=inputs.now, name=name)
+    if before.run_seq is not None:  # they hold the old text in pieces
+        tx.events.trim_deltas(RunKey(before.agent_id, before.run_seq), keep=0, since=inputs.now)
+    after = tx.messages.get(before.id)
     recount_view(tx, before, after, inputs)
     return after
 
@@ -115,9 +126,11 @@ def _with_words(
 ) -> Sequence[Part] | None:
     """Return a message's parts with new words: they replace all parts of their type, else the `argument` of the only
     one of `calls`. None: the message has neither. A provider's signature of the old words is removed."""
-    if any(isinstance(part, type(words)) for part in message.parts):
-        return _in_place_of(message.parts, type(words), words)
-    return _with_argument(message, calls[0], argument, words.text) if len(calls) == 1 else None
+    places = [place for place, part in enumerate(message.parts) if isinstance(part, type(words))]
+    if not places:
+        return _with_argument(message, calls[0], argument, words.text) if len(calls) == 1 else None
+    kept = [(place, part) for place, part in enumerate(message.parts) if place not in places[1:]]
+    return [words if place == places[0] else part for place, part in kept]
 
 
 def _with_result(message: Message, edit: MessageEdit) -> Sequence[Part] | None:
@@ -130,14 +143,6 @@ def _with_result(message: Message, edit: MessageEdit) -> Sequence[Part] | None:
         if isinstance(part, ToolResult) and part == results[0]
         else part
         for part in message.parts
-    ]
-
-
-def _in_place_of(parts: Sequence[Part], kind: type[Text] | type[Reasoning], new: Part) -> Sequence[Part]:
-    """Return the parts with `new` where the first of this kind is, and without the others of it."""
-    first = next(place for place, part in enumerate(parts) if isinstance(part, kind))
-    return [
-        new if place == first else part for place, part in enumerate(parts) if place == first or type(part) is not kind
     ]
 
 

@@ -117,8 +117,7 @@ async def delete(ports: Ports, unit: Callable[[Tx], T]) -> T:
     """
     result = await ports.store.write(unit)
     try:
-        if await ports.store.read(lambda tx: tx.upkeep.unfinished_deletes()):
-            await _finish_deletes(ports)
+        await _finish_deletes(ports)
     except StoreError as error:
         log.warning("what was deleted is gone for everybody, and removing its last rows waits: %s", error)
     return result
@@ -126,8 +125,7 @@ async def delete(ports: Ports, unit: Callable[[Tx], T]) -> T:
 
 async def finish_removals(ports: Ports) -> None:
     """Finish the resets and deletes that a dead process began. Raises: StoreError."""
-    if await ports.store.read(lambda tx: tx.upkeep.unfinished_deletes()):
-        await _finish_deletes(ports)
+    await _finish_deletes(ports)
     damaged: set[AgentId] = set()
     while agents := set(await ports.store.read(lambda tx: tx.resets.list_agents())) - damaged:
         for agent_id in sorted(agents):
@@ -140,8 +138,9 @@ async def finish_removals(ports: Ports) -> None:
 
 async def _finish_deletes(ports: Ports) -> None:
     """Remove rows of deleted things, some at a time. Raises: StoreError."""
-    while await ports.store.write(lambda tx: tx.upkeep.carry_out_deletes(limit=ports.settings.rows_a_step)):
-        pass
+    if await ports.store.read(lambda tx: tx.upkeep.unfinished_deletes()):
+        while await ports.store.write(lambda tx: tx.upkeep.carry_out_deletes(limit=ports.settings.rows_a_step)):
+            pass
 
 
 async def _try_to_finish_reset(agent_id: AgentId, ports: Ports) -> None:

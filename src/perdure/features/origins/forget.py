@@ -15,14 +15,14 @@ from perdure.core.features import Point
 from perdure.core.forgetting.corrections import Correction, CorrectionItem, Place
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.ids import AgentId, ArchiveId, BlockId, MessageId, PassageId
-from perdure.core.messages import Message, Part, parts_from_json, parts_to_json
+from perdure.core.messages import parts_from_json, parts_to_json
 from perdure.core.passages import Passage
 from perdure.domain.archives.passages import delete_passage
 from perdure.domain.corrections import checksum, message_item, passage_fields, passage_item, put_block_value, record
 from perdure.domain.texts import TEXTS_CHANGED, keeper_of, keepers
 from perdure.domain.values import BATCH_CHARS
 from perdure.engine.compaction.revise import revise_nodes
-from perdure.engine.conversations.edit import recount_view
+from perdure.engine.conversations.edit import revise_message
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.features.origins.find import TextLocation, resolve_text, scan
@@ -153,7 +153,8 @@ def _forget_spot(
             redacted, name = redactor.redact_parts(parts), redactor.redact(message.name or "")
             if (redacted, name) == (parts, message.name or ""):
                 return None
-            return revise_message(tx, message, parts_from_json(redacted), inputs, author=author, name=name)
+            after = revise_message(tx, message, parts_from_json(redacted), inputs, author=author, name=name)
+            return message_item(message, after)
         case "summary":
             (node,) = tx.nodes.list_by_seqs(AgentId(spot.owner_id), int(spot.key[0]), [int(spot.key[1])])
             text = redactor.redact_summary(node.text)
@@ -162,16 +163,6 @@ def _forget_spot(
                 return None
             return CorrectionItem(kind="summary", id=spot.mention.id, before=node.text, after=checksum(text))
     return None
-
-
-def revise_message(
-    tx: Tx, message: Message, parts: Sequence[Part], inputs: UnitInputs, *, author: Author, name: str | None = None
-) -> CorrectionItem:
-    """Show a message with other parts and another speaker's name; return what undoing that needs."""
-    tx.messages.revise(message.id, parts, author=author, at=inputs.now, name=name)
-    after = tx.messages.get(message.id)
-    recount_view(tx, message, after, inputs)
-    return message_item(message, after)
 
 
 async def undo(ports: Ports, agent_id: AgentId, number: int | None, *, author: Author) -> UndoResult:

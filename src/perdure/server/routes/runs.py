@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.ids import AgentId, BatchId, ConversationId
+from perdure.core.ids import BatchId, ConversationId
 from perdure.core.runs import Feedback, Run, RunFilter, RunStatus, StepFilter, StopReason
 from perdure.domain.conversations.spans import trace_id
 from perdure.library.parts.checks import Page
@@ -54,9 +54,18 @@ async def list_runs(
     selected = [wire.RUN_STATUSES[status] for status in statuses or wire.RUN_STATUSES]
     if active:
         selected = [status for status in selected if status in ACTIVE]
-    where = _filter_of(agents, conversation_id, selected if statuses or active else [])
-    batch = None if batch_id is None else BatchId(batch_id)
-    where = replace(where, stop_reason=stop_reason, background=background, batch_id=batch)
+    is_default = conversation_id == "default"
+    if is_default and not agents:
+        raise InvalidInput("query.conversation_id: 'default' needs an agent_id")
+    where = RunFilter(
+        agent_ids=tuple(agents),
+        conversation_id=None if conversation_id is None or is_default else ConversationId(conversation_id),
+        conversation_seq=0 if is_default else None,
+        statuses=tuple(selected if statuses or active else ()),
+        stop_reason=stop_reason,
+        background=background,
+        batch_id=None if batch_id is None else BatchId(batch_id),
+    )
     runs = await library.runs.page_of_runs(where, page) if selected else []
     return [wire.WireRun.make(run) for run in runs]
 
@@ -166,24 +175,12 @@ async def resume_stream(library: AsyncPerdure, request: Request, run: Run, body:
     if not library.runs.keeps_stream(run):
         retention = library.runs.stream_retention
         raise HTTPException(410, f"Run {run.id} was created more than {retention} ago, its stream is no longer kept.")
+    await library.conversations.find_conversation(run.conversation_id)  # 404: it was deleted with what was said
     forget_body(request)
     streams: Streams = request.app.state.streams
     mode = StreamMode.of(run.options.form)
     mode = replace(mode, pings=mode.pings and body.include_pings)
     return await streams.open(run, library.runs.follow_run(run), mode, starting_after=body.starting_after)
-
-
-def _filter_of(agents: Sequence[AgentId], conversation_id: str | None, statuses: Sequence[RunStatus]) -> RunFilter:
-    """The filter by agents, conversation and statuses. Raises: InvalidInput: `default` without an agent."""
-    is_default = conversation_id == "default"
-    if is_default and not agents:
-        raise InvalidInput("query.conversation_id: 'default' needs an agent_id")
-    return RunFilter(
-        agent_ids=tuple(agents),
-        conversation_id=None if conversation_id is None or is_default else ConversationId(conversation_id),
-        conversation_seq=0 if is_default else None,
-        statuses=tuple(statuses),
-    )
 
 
 # --- steps
