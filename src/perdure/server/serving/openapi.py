@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from inspect import Parameter, Signature
 from types import UnionType
 from typing import Annotated, Any, Literal, NotRequired, get_args, get_origin
@@ -210,8 +211,9 @@ def build(title: str, version: str, routes: Sequence[BaseRoute], *, has_key: boo
     kinds: dict[str, Any] = {name: returned[name][0] for name in answers}
     kinds |= {"Chunk": Chunk, "Error": Error, "RunError": RunError, "Unprocessable": Unprocessable}
     kinds |= {"OpenAIError": OpenAIError}
+    adapter = cache(TypeAdapter[Any])  # half of the answers are of a type that others have too
     shapes, defs = TypeAdapter.json_schemas(
-        [(name, "serialization", TypeAdapter[Any](kind)) for name, kind in kinds.items()],
+        [(name, "serialization", adapter(kind)) for name, kind in kinds.items()],
         ref_template=_REF,
         schema_generator=_AnswerSchemas,
     )
