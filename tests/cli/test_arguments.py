@@ -31,6 +31,7 @@ def commands() -> Iterator[tuple[str, Any]]:
             yield name, found
 
 
+@pytest.mark.uses("snapshots", "memory_git")
 def test_the_agent_comes_last() -> None:
     """But where something is made of it, which stands behind it as the target of `cp` does."""
     wrong = []
@@ -172,6 +173,7 @@ def test_what_was_written_is_kept_if_it_can_not_be_stored(home: Path) -> None:
         assert store.agent("nova").blocks.get("human").value == "Likes tea."
 
 
+@pytest.mark.uses("agent_files")
 def test_an_agent_is_exported_under_its_name(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Into the current folder; the hint quotes the name where a shell needs it."""
     monkeypatch.chdir(home)
@@ -182,6 +184,7 @@ def test_an_agent_is_exported_under_its_name(home: Path, monkeypatch: pytest.Mon
     assert "--overwrite" in run_inside(home, "agent", "export", "nova").stderr
 
 
+@pytest.mark.uses("files")
 def test_files_are_listed_without_a_folder(home: Path) -> None:
     """Those of all folders, each with its folder."""
     none = run_inside(home, "file", "list")

@@ -23,6 +23,7 @@ def completions(home: Path, words: str, shell: str = "bash") -> list[str]:
     return [line for line in done.stdout.splitlines() if line]
 
 
+@pytest.mark.uses("acp", "files", "manifests")
 def test_verbs_nouns_and_options_are_completed(tmp_path: Path) -> None:
     """The verbs of every day, nouns, and the verbs of a noun; and no store is made."""
     assert completions(tmp_path, "a") == ["acp", "apply", "agent", "approval", "archive"]
@@ -33,6 +34,7 @@ def test_verbs_nouns_and_options_are_completed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.uses("files")
 def test_names_of_agents_are_completed(tmp_path: Path) -> None:
     """Newest first, as an argument and as an option; the id where a shell would take the name apart."""
     with open_sync(tmp_path / "perdure.db") as store:

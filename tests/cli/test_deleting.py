@@ -34,6 +34,7 @@ def test_an_agent_is_deleted_only_if_somebody_agrees(tmp_path: Path) -> None:
     assert [row["name"] for row in json.loads(result.stdout)] == ["ben"]
 
 
+@pytest.mark.uses("files")
 def test_folders_are_given_taken_and_deleted(tmp_path: Path) -> None:
     """And single files of them; what is not there is an error, and an agent's list is none to delete from."""
     assert "folder 'docs' not found" in run_inside(tmp_path, "folder", "delete", "docs", "--yes").stderr
@@ -60,6 +61,7 @@ def test_folders_are_given_taken_and_deleted(tmp_path: Path) -> None:
     assert (gone.returncode, gone.stdout) == (0, "")
 
 
+@pytest.mark.uses("files")
 def test_archives_are_given_taken_and_deleted(tmp_path: Path) -> None:
     """By name or id; what is not there is an error, and so is what a folder's files say."""
 

@@ -63,6 +63,7 @@ def test_what_was_there_before_gets_its_vectors(tmp_path: Path, monkeypatch: pyt
     assert "4 texts with a vector of test/other" in run_inside(tmp_path, "store", "reindex").stdout
 
 
+@pytest.mark.uses("files")
 def test_the_texts_of_files_get_their_vectors_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that was taken in without an embedder is found by meaning after a reindex; an archive goes by its name."""
 

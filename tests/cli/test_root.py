@@ -67,7 +67,7 @@ def test_what_prints_something_prints_it_as_json_too() -> None:
         commands |= {f"{noun} {verb}": one for verb, one in tree[noun].commands.items()}
 
     lacking = {name for name, one in commands.items() if not any("--json" in param.opts for param in one.params)}
-    assert lacking == set(WITHOUT_JSON)
+    assert lacking == WITHOUT_JSON.keys() & commands.keys()
 
 
 def test_a_noun_alone_is_no_message(tmp_path: Path) -> None:

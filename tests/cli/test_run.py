@@ -259,6 +259,7 @@ def test_an_agent_is_found_by_its_name_or_is_the_one_used_last(run: Run, home: P
     assert (run("weigh", "eve")[0], run("list")[1]) == (1, "ann\n")
 
 
+@pytest.mark.uses("agent_files")
 def test_only_what_changes_an_agent_refuses_a_name_of_several(run: Run, home: Path) -> None:
     """Which may depend on the arguments."""
     with open_sync(home / "perdure.db") as store:

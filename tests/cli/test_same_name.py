@@ -57,8 +57,7 @@ def zeds(tmp_path: Path) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.uses("groups")
-@pytest.mark.uses("origins")
+@pytest.mark.uses("agent_files", "groups", "origins")
 def test_a_name_of_several_agents_is_refused_where_one_is_changed(tmp_path: Path, zeds: tuple[str, str]) -> None:
     """The error lists the ids, and an id goes on."""
     for command in CHANGES:
@@ -73,7 +72,7 @@ def test_a_name_of_several_agents_is_refused_where_one_is_changed(tmp_path: Path
     assert "named" not in run_inside(tmp_path, "agent", "reset", "Zed", "--yes").stderr
 
 
-@pytest.mark.uses("origins")
+@pytest.mark.uses("agent_files", "facts", "origins")
 def test_where_nothing_is_changed_the_newest_of_a_name_is_taken_with_a_hint(
     tmp_path: Path, zeds: tuple[str, str]
 ) -> None:

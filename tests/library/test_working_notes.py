@@ -344,7 +344,7 @@ def test_a_wrong_setting_is_refused(tmp_path: Path, guards: Any) -> None:
         perdure.create_agent("a", settings={"guards": guards})
 
 
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("alone", [pytest.param(True, marks=pytest.mark.uses("schedules")), False])
 def test_guards_are_on_for_an_agent_that_works_alone(tmp_path: Path, alone: bool) -> None:
     """An event woke it, and nobody reads along: its steps are listed, and it is warned. In a chat neither is."""
     script = [calls("look", place="x")] * 9

@@ -17,10 +17,7 @@ AT = "2026-13-45"
 """Of the form of a date, and no day."""
 
 
-@pytest.mark.uses("facts")
-@pytest.mark.uses("groups")
-@pytest.mark.uses("origins")
-@pytest.mark.uses("openai_front")
+@pytest.mark.uses("facts", "groups", "origins", "openai_front")
 async def test_a_date_that_is_none_is_named_as_it_was_sent() -> None:
     """By every operation that takes one; it begins the sentence, and its value stands behind it."""
     async with routed() as server:
@@ -60,6 +57,7 @@ def _is_named(field: str, answer: str) -> bool:
     return re.search(rf'"detail":"((body|query)\.)?{field}\b[^"]*{AT}', answer) is not None
 
 
+@pytest.mark.uses("openai_front")
 async def test_other_words_of_a_caller() -> None:
     """The limits of OpenAI's clients, a key that no provider takes, and a message without a role."""
     async with routed() as server:
