@@ -98,6 +98,28 @@ def test_the_file_of_a_model_in_the_folder_stays_when_it_is_used_by_its_path(tmp
     assert (done.returncode, file.is_symlink(), file.read_bytes()) == (0, False, gguf())
 
 
+def test_a_model_whose_file_is_gone_says_so_and_can_be_removed(tmp_path: Path, llama: str, model_file: Path) -> None:
+    """Its name may need quotes, and its ending may be in capitals."""
+    file = model_file.rename(model_file.with_name("One (Q4).GGUF"))
+    run_inside(tmp_path, "model", "use", str(file))
+    hidden = file.with_name(".one.gguf")
+    hidden.write_bytes(gguf())
+    refused = run_inside(tmp_path, "model", "use", str(hidden))
+    default = [
+        row["name"] for row in json.loads(run_inside(tmp_path, "model", "list", "--json").stdout) if row["is_default"]
+    ]
+    (tmp_path / "models" / "default").unlink()
+    listed = run_inside(tmp_path, "model", "list")
+    file.unlink()
+    gone = run_inside(tmp_path, "model", "use", "One (Q4)")
+
+    assert "`perdure model use 'One (Q4)'` makes it the default" in listed.stderr
+    assert "is a hidden file" in refused.stderr and default == ["One (Q4)"]
+    assert f"its file {file} is gone" in " ".join(gone.stderr.split())
+    assert run_inside(tmp_path, "model", "remove", "One (Q4)").returncode == 0
+    assert list((tmp_path / "models").iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -133,6 +133,16 @@ def test_a_folder_of_skills_may_be_one_itself(store: Perdure, tmp_path: Path) ->
     assert sorted(found) == ["tidy:inner", "tidy:more", "tidy:usual", "tidy:whole"]
 
 
+def test_what_is_empty_or_gone_is_told(store: Perdure, settings: Settings, tmp_path: Path) -> None:
+    """A folder that is no plug-in, such as a marketplace; and a plug-in whose folder somebody removed."""
+    write(tmp_path / "shop" / ".claude-plugin" / "marketplace.json", "{}")
+    assert "it brings nothing that is used here" in store.plugins.look(str(tmp_path / "shop")).notes[0]
+    install(store, make(tmp_path / "tidy", "1"))
+    shutil.rmtree(settings.folder / "plugins" / "tidy")
+
+    assert "its folder is gone" in str(store.plugins.get("tidy").problems[0])
+
+
 def test_a_branch_of_a_repository_is_installed(store: Perdure, tmp_path: Path) -> None:
     """By its URL and name; one that is missing is an error with what git says."""
     source = Path(make(tmp_path / "tidy", "1"))

@@ -8,6 +8,8 @@ from typing import Annotated
 from perdure.cli.commands.run import Yes, argument, command, for_work
 
 if for_work(__name__):
+    import shlex
+
     from perdure.cli.session.work import confirm, progress_bar
     from perdure.cli.views.terminal import program
     from perdure.cli.views.view import Output, new_table
@@ -83,4 +85,5 @@ def _next(local: LocalModels, name: str) -> str:
         return f"Agents without a model of their own answer with {handle}: `{program()}` starts the chat."
     if settings.local_model:
         return f"PERDURE_LOCAL_MODEL is {settings.local_model!r} and decides: unset it to answer with {handle}."
-    return f"`perdure model use {name}` makes it the default; without another model `{program()}` takes it at once."
+    use = f"perdure model use {shlex.quote(name)}"
+    return f"`{use}` makes it the default; without another model `{program()}` takes it at once."

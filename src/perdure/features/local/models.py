@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
@@ -70,7 +71,7 @@ class LocalModels:
         """Return name -> file of the models that are here."""
         found = [file for file in self.path.glob(f"[!.]*{SUFFIX}") if file.is_file()]
         elsewhere = user_path(self.setting)
-        if elsewhere.suffix == SUFFIX and elsewhere.is_file():
+        if elsewhere.suffix.lower() == SUFFIX and elsewhere.is_file():
             found.append(elsewhere)
         # Links are resolved: further parts of a model lie beside the file itself.
         return {_name(file): file.resolve() for file in sorted(found, key=_name)}
@@ -97,6 +98,8 @@ class LocalModels:
             return files[name]
         if self.setting and name == self.default and name not in catalogue():
             helps = f"PERDURE_LOCAL_MODEL is {self.setting!r}, and there is no such file"
+        elif (place := self.place_of(name)).is_symlink():
+            helps = f"its file {place.readlink()} is gone: put it back, or take another model"
         elif name in catalogue():
             helps = f"`perdure model get {name}` fetches it"
         else:
@@ -122,16 +125,17 @@ class LocalModels:
         """Make a model, by name or file, the default, and return its name; a file outside the folder gets a link there.
         Raises: NotFound; InvalidInput: it is no model file, or another one has its name."""
         name, file = name_or_file.removeprefix("local/"), user_path(name_or_file)
-        is_file = name not in self.files() and file.suffix == SUFFIX
+        is_file = name not in self.files() and file.suffix.lower() == SUFFIX
         file = file.resolve() if is_file else self.get(name)
         read_head(file)
         self.path.mkdir(parents=True, exist_ok=True)
         if is_file:
-            name = _name(file)
+            if (name := _name(file)).startswith("."):
+                raise InvalidInput(f"{file} is a hidden file, which is no model here: rename it")
             place = self.place_of(name)
             if place.resolve() != file:
                 if place.exists():
-                    helps = f"`perdure model remove {name}`, or rename {file}"
+                    helps = f"`perdure model remove {shlex.quote(name)}`, or rename {file}"
                     raise InvalidInput(f"there is another model {name!r}: {helps}")
                 place.unlink(missing_ok=True)  # a link that leads nowhere
                 place.symlink_to(file)
@@ -146,6 +150,8 @@ class LocalModels:
         place, part = self.place_of(name), self.place_of(name, PART)
         if name in catalogue() and part.exists():
             return part
+        if place.is_symlink():  # also where its file is gone
+            return place
         self.get(name)
         if not place.exists():
             raise InvalidInput(f"{name} is the file of PERDURE_LOCAL_MODEL, {self.setting}: unset that instead")
@@ -238,4 +244,4 @@ class LocalModels:
 
 def _name(file: Path) -> str:
     """Return the name of the model in a file."""
-    return file.name.removesuffix(SUFFIX)
+    return file.stem if file.suffix.lower() == SUFFIX else file.name

@@ -45,6 +45,7 @@ REMOVE_SERVERS: Point[[App, str], Awaitable[int]] = Point("remove_servers")
 PLUGIN_REMOVED: Point[[App, str], Awaitable[int]] = Point("plugin_removed")
 """Removes what else a plug-in has left in the store; returns how many things that were."""
 
+NOTHING = "it brings nothing that is used here; of a marketplace, give the folder of one of its plug-ins"
 _NO_SERVER_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -218,10 +219,11 @@ class AsyncPlugins(AsyncPart):
         contents = await asyncio.to_thread(_read_contents, record, copy.folder)
         old, before = records.get(record.name), unused_plugins(records, policy)
         after = unused_plugins({**records, record.name: record}, policy)
+        is_used = any((contents.definitions, contents.problems, record.hooks, record.servers, record.dependencies))
         lost = [f"{name} is no longer in use then: {after[name]}" for name in records if name in {*after} - {*before}]
         return replace(
             contents,
-            notes=[*lost, *manifest.notes, *contents.notes],
+            notes=[*lost, *manifest.notes, *contents.notes, *([] if is_used else [NOTHING])],
             files=copy.files,
             programs=copy.programs,
             digest=await asyncio.to_thread(_digest, copy.folder),
@@ -272,6 +274,8 @@ def _read_contents(record: PluginRecord, folder: Path) -> PluginContents:
                     definitions.setdefault(kind, []).append(found)
                     path = found.path.relative_to(folder) if found.path else ""
                     notes += [f"{path}: {note}" for note in found.notes]
+    if not folder.is_dir():
+        problems.append(DefinitionProblem(path=folder, line=0, why="its folder is gone: install it again"))
     return PluginContents(record=record, definitions=definitions, problems=problems, notes=notes)
 
 
