@@ -218,6 +218,19 @@ def test_the_same_fact_again_makes_no_edit() -> None:
     assert reply.startswith("I have that already: Lives in: Turin; Likes: tea.")
 
 
+def test_what_was_so_before_is_found_in_what_was_said_or_recalled() -> None:
+    """In view, and in another conversation, which the tail brings along; if both lack it, a search looks for it."""
+    moved = [turn("user", "I live in Rome."), turn("assistant", "Noted."), turn("user", "I moved to Turin.")]
+    ask, blocks = turn("user", "Where did I live before?"), {"human": "Lives in: Turin"}
+    recalled = "## Conversations\n### Monday, 2 November 2026\n[1] 14:13 user: I live in Rome."
+    in_view = request_of(*moved, turn("assistant", "Noted."), ask, blocks=blocks)
+    alone = request_of(ask, blocks=blocks)
+
+    for request in (in_view, replace(alone, tail=json.dumps({"recalled": recalled}))):
+        assert reply_to(request).parts[0].text.startswith("You used to live in Rome.")  # type: ignore[union-attr]
+    assert {arguments["query"] for _, arguments in calls_in(reply_to(alone))} == {"live"}
+
+
 def test_a_thing_newly_disliked_is_no_longer_liked() -> None:
     """Liking and disliking one thing share a line."""
     world = World({"human": "Likes: tea\nLikes: chess"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.features.extractive.answers import FoundText, answer_from_blocks, best_quotes
+from perdure.features.extractive.answers import FoundText, answer_from_blocks, answer_from_past, best_quotes
 from perdure.providers.extractive.language import is_question, keywords_of, language_of, sentences_in
 from tests.support.cases import for_each
 
@@ -118,6 +118,35 @@ def test_questions_are_told_from_statements(text: str, asks: bool) -> None:
 def test_a_query_holds_the_content_words(question: str, query: str) -> None:
     """What only makes it a question is left out; the kind of fact is asked for when nothing else is left."""
     assert keywords_of(question).query == query
+
+
+MOVES = ("I live in Rome.", "I moved to Milan.", "I moved to Turin.", "I work at Norvik.", "No, at Olivetti.")
+ZH = ("我住在罗马。", "我搬到了都灵。", "我在好事达工作。", "我现在在菲亚特工作。")
+
+
+@for_each(
+    [
+        ("Where did I live before?", MOVES, "You used to live in Rome and Milan."),
+        ("Where did I live before Milan?", MOVES, "You used to live in Rome."),
+        ("Where did I live before I moved to Turin?", MOVES, "You used to live in Rome and Milan."),
+        ("Where did I use to live?", ("I used to live in Oslo.",), "You used to live in Oslo."),
+        ("Where did I work before?", (*MOVES, "I now work at Fiat."), "You used to work at Olivetti."),
+        ("Where did I work before?", ("I work at Fiat.",), None),
+        ("Where did she live before?", MOVES, None),
+        ("What did I say before?", MOVES, None),
+        ("Where do I live?", MOVES, None),
+        ("我以前住在哪里？", ZH, "你以前住在罗马。"),
+        ("我搬到都灵之前住在哪里？", ZH, "你以前住在罗马。"),
+        ("我之前在哪里工作？", ZH, "你以前在好事达工作。"),
+    ]
+)
+def test_a_question_about_an_earlier_time_is_answered_from_what_was_said(
+    question: str, said: tuple[str, ...], answer: str | None
+) -> None:
+    """By what came before what is so now; what was said by mistake never was so."""
+    blocks = {"human": "Lives in: 都灵\nWorks at: 菲亚特" if said is ZH else "Lives in: Turin\nWorks at: Fiat"}
+
+    assert answer_from_past(question, said, blocks, language_of(question)) == answer
 
 
 def test_a_long_passage_is_quoted_around_the_words_asked_for() -> None:

@@ -156,6 +156,14 @@ _ABOUT_ALL = pattern(
     r"know\s+about\s+me\b | remember\s+about\s+me\b | who\s+am\s+i\b | 我是[谁誰] | (?:知道|记得).{0,3}关于?我"
 )
 _PLURAL = re.compile("[^su']s$")
+_PAST = pattern(
+    r"\b(?:before|earlier|previous(?:ly)?|former(?:ly)?|prior\s+to|in\s+the\s+past|used?\s+to)\b"
+    r"| 以前|之前|[从從]前|原[来來先]|[过過]去|曾[经經]|先前|此前"
+)
+"""What makes a question one about an earlier time."""
+_OTHERS = pattern(r"\b(?:she|he|they|her|his|their)\b | [他她]")
+FORMER = {key: keywords_of(key).kinds for key in ("Lives in", "Works at", "Works as")}
+"""Key of a note whose earlier values are found -> the kinds of fact that it holds."""
 _ASKS_WHICH = pattern(r"\W*(?:who|what|which|tell)\b|.*(?:什[么麼]|[谁誰]|哪)")
 
 
@@ -193,19 +201,60 @@ def _answers(note: BlockFact, question: str, keywords: Keywords) -> bool:
     return not keywords.kinds.isdisjoint(kinds) and keywords.are_all_in(note.value)
 
 
-def _in_words(notes: Sequence[BlockFact], language: Language) -> str:
-    """Return notes as sentences, one for each key."""
+def past_keywords(question: str) -> Keywords | None:
+    """Return what a question asks for besides an earlier time; None: it asks for no home or work of then."""
+    if not _PAST.search(question) or _OTHERS.search(question):
+        return None
+    keywords = keywords_of(_PAST.sub(" ", question).replace("搬到", " "))
+    return keywords if any(map(keywords.kinds.intersection, FORMER.values())) else None
+
+
+def answer_from_past(
+    question: str, said: Iterable[str], blocks: Mapping[str, str], language: Language, *, now: datetime = ANY_TIME
+) -> str | None:
+    """Return the answer to a question about an earlier time that texts of its writer hold, given oldest first; None:
+    they hold none, or it asks for something else."""
+    if (keywords := past_keywords(question)) is None:
+        return None
+    current = {(note.key, note.value.casefold()) for note in notes_in(blocks)}
+    values, before = {key: list[str]() for key in FORMER}, ""
+    for text in said:
+        for one in statements_in(text, now=now, before=before):
+            if one.subject or one.word or not one.object or (key := KEYS.get(one.relation)) not in values:
+                continue
+            known = values[key]
+            if one.old and known and known[-1] == one.old:
+                known.pop()  # it was never so
+            if one.mode == "is" and known[-1:] != [one.object]:
+                known.append(one.object)
+            elif one.mode in ("was", "ends") and one.object not in known:
+                known.insert(0, one.object)
+        before = text
+    found: list[BlockFact] = []
+    for key, of_key in values.items():
+        if keywords.kinds.isdisjoint(FORMER[key]):
+            continue
+        if keywords.topics:  # "before Turin"
+            last = max((place for place, value in enumerate(of_key) if keywords.shared_with(value)), default=0)
+            of_key, current = [value for value in of_key[:last] if value != of_key[last]], set()
+        found += [BlockFact(key, value) for value in dict.fromkeys(of_key) if (key, value.casefold()) not in current]
+    return _in_words(found, language, past=True) or None
+
+
+def _in_words(notes: Sequence[BlockFact], language: Language, *, past: bool = False) -> str:
+    """Return notes as sentences, one for each key; `past`: of an earlier time."""
     values: dict[str, list[str]] = {}
     for note in notes[:MAX_LINES]:
         values.setdefault(note.key, []).append(cut(note.value, 300))
-    return (" " if language == "en" else "").join(_sentence(key, texts, language) for key, texts in values.items())
+    sentences = (_sentence(key, texts, language, past=past) for key, texts in values.items())
+    return (" " if language == "en" else "").join(sentences)
 
 
-def _sentence(key: str, values: Sequence[str], language: Language) -> str:
+def _sentence(key: str, values: Sequence[str], language: Language, *, past: bool) -> str:
     """Return a sentence that says the values of a key of notes, such as `Name` or `My dog`."""
     listed = "、".join(values) if language == "zh" else " and ".join(filter(None, (", ".join(values[:-1]), values[-1])))
     if key in _SENTENCES:
-        return _SENTENCES[key][0 if language == "en" else 1].format(listed)
+        return _SENTENCES[key][(0 if language == "en" else 1) + 2 * past].format(listed)
     if key.startswith("我"):
         return f"你{key[1:]}是{listed}。"
     if key.casefold().startswith("my "):

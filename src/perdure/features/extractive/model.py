@@ -26,10 +26,12 @@ from perdure.features.extractive.answers import (
     FoundText,
     LineEdit,
     answer_from_blocks,
+    answer_from_past,
     best_quotes,
     holds,
     notes_in,
     notes_of,
+    past_keywords,
     plan_edits,
     read_hits,
     say,
@@ -71,6 +73,7 @@ class ReadTurn:
         before: what the same person said in the turn before; empty if the reply asked about it.
         recalled: what users said in earlier conversations, as far as a message brings it along.
         at: when the turn began.
+        said: all that the person said in view, this turn included, oldest first.
     """
 
     texts: tuple[str, ...]
@@ -79,6 +82,7 @@ class ReadTurn:
     before: str
     at: datetime
     recalled: tuple[FoundText, ...] = ()
+    said: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -108,6 +112,7 @@ def visible_blocks(request: ModelRequest) -> dict[str, str]:
 def read_turn(request: ModelRequest) -> ReadTurn:
     """Return the turn that a request is about; `texts` is empty if no message came since the last reply."""
     texts: list[str] = []
+    everything: list[str] = []
     calls: list[ToolCall] = []
     results: dict[str, ToolResult] = {}
     answers, before, at, recalled = 0, "", ANY_TIME, ""
@@ -117,6 +122,7 @@ def read_turn(request: ModelRequest) -> ReadTurn:
         if message.role == "user":
             recalled, said = split_message(message.text)
             texts.append(clean(words_of_user(said)))
+            everything.append(texts[-1])
             calls, results, answers, at = [], {}, 0, message.occurred_at
         elif message.role == "assistant" and message.calls:
             calls.extend(message.calls)
@@ -125,7 +131,9 @@ def read_turn(request: ModelRequest) -> ReadTurn:
             texts, before = [], "" if asks(message.text) else "\n".join(texts)
         results.update((result.call_id, result) for result in message.results)
     done = tuple((call, results.get(call.call_id)) for call in calls)
-    return ReadTurn(tuple(texts), done, answers, before, at, tuple(_recalled_statements(recalled)))
+    recalled = recalled or str(_json_object(request.tail).get("recalled", ""))
+    found = tuple(_recalled_statements(recalled))
+    return ReadTurn(tuple(texts), done, answers, before, at, found, tuple(everything))
 
 
 def _recalled_statements(recalled: str) -> Iterator[FoundText]:
@@ -200,6 +208,7 @@ def _json_object(text: str) -> Mapping[str, Any]:
 CHARS_PER_TOKEN = 4
 MAX_ANSWERS_WITH_CALLS = 3
 MAX_QUESTIONS = 3
+MAX_SAID = 200  # texts that are read for what was so before
 HUMAN = "human"
 SEARCHES: Mapping[str, Mapping[str, Any]] = {
     "conversation_search": {"roles": ["user"], "limit": 10},
@@ -265,6 +274,11 @@ def answer_to(request: ModelRequest) -> tuple[Part, ...]:
     return (Text(clean(reply)),)
 
 
+def _query_of(question: str) -> str:
+    """The words to search with for the answer to a question."""
+    return (past_keywords(question) or keywords_of(question)).query
+
+
 class AnswerStep:
     """What this program reads in a request; `calls` and `reply` return what to do about it."""
 
@@ -285,8 +299,8 @@ class AnswerStep:
         calls = [call for edit in edits if HUMAN in self.blocks and (call := self._edit_call(edit)) is not None]
         # Both searches for every question that the blocks, with this answer's edits made, leave open.
         for question in self.questions:
-            query = keywords_of(question).query
-            if query and not answer_from_blocks(question, {**self.blocks, HUMAN: edited}, self.language):
+            query = _query_of(question)
+            if query and not self._known_answer(question, {**self.blocks, HUMAN: edited}):
                 for tool, more in SEARCHES.items():
                     call = tool, {"query": query, **more}
                     if tool in self.tools and call not in calls and not self._results(tool, query):
@@ -354,18 +368,27 @@ class AnswerStep:
         first = None if result is None else _FIRST_SENTENCE.match(one_line(result.text))
         return self._say("no answer") if first is None else cut(first[0], 300)
 
+    def _known_answer(
+        self, question: str, blocks: Mapping[str, str], found: Sequence[FoundText] | None = None
+    ) -> str | None:
+        """Return the answer that the blocks hold, or else of an earlier time what was found and said; None: none."""
+        by_date = sorted(self.turn.recalled if found is None else found, key=lambda one: one.date)
+        said = [*(one.content for one in by_date if one.source == "user"), *self.turn.said]
+        answer = answer_from_blocks(question, blocks, self.language)
+        return answer or answer_from_past(question, said[-MAX_SAID:], blocks, self.language, now=self.turn.at)
+
     def _answer(self, question: str) -> str:
-        """Return the answer to a question from the blocks, else quotations from what the searches found."""
-        if (answer := answer_from_blocks(question, self.blocks, self.language)) is not None:
-            return answer
-        keywords = keywords_of(question)
+        """Return the answer to a question from the blocks and what was said, else quotations of what was found."""
         lines: list[str] = []
         hits = [*self.turn.recalled]
         for tool in SEARCHES:
-            for result in self._results(tool, keywords.query):
+            for result in self._results(tool, _query_of(question)):
                 if result is None or result.status != "success":
                     lines.append(self._say("search failed", tool, self._reason(result)))
                 else:
                     hits += read_hits(result)
+        if (answer := self._known_answer(question, self.blocks, hits)) is not None:
+            return answer
+        keywords = keywords_of(question)
         quotes: Sequence[str] = best_quotes(hits, keywords, self.language, exclude=self.turn.texts)
         return "\n".join([*lines, *(quotes or [self._say("nothing", cut(keywords.query, 80))])])
