@@ -72,7 +72,7 @@ def test_a_name_of_several_agents_is_refused_where_one_is_changed(tmp_path: Path
     assert "named" not in run_inside(tmp_path, "agent", "reset", "Zed", "--yes").stderr
 
 
-@pytest.mark.uses("agent_files", "facts", "origins")
+@pytest.mark.uses("agent_files", "costs", "facts", "origins")
 def test_where_nothing_is_changed_the_newest_of_a_name_is_taken_with_a_hint(
     tmp_path: Path, zeds: tuple[str, str]
 ) -> None:
