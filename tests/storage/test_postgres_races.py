@@ -18,12 +18,18 @@ import pytest
 from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.agents import Agent
 from perdure.core.ids import AgentId, RunId
+from perdure.core.messages import ToolCall
+from perdure.core.runs import Run
 from perdure.domain.agents.capture import capture
 from perdure.domain.agents.units import AgentChanges, update_agent
 from perdure.engine.conversations.reset import _reset_captured
+from perdure.engine.log.next_action import EndRun
+from perdure.engine.log.run_log import run_log_of
 from perdure.engine.ports import EngineSettings, UnitInputs
+from perdure.engine.records.rows import end_run
 from perdure.engine.records.run_request import RunRequest
 from perdure.engine.run.accept import accept
+from perdure.engine.run.deltas import request_cancel
 from perdure.providers.registry import ModelRegistry
 from perdure.storage.database.postgres_database import PostgresDatabase
 from perdure.storage.database.row_format import Row
@@ -169,5 +175,31 @@ async def test_two_units_on_one_agent_come_one_after_the_other(
 
         await store.read(holds, agent.id)
         await store.read(lambda tx: check_moment(tx, agent.id) if not tx.runs.list(agent.id) else None)
+    finally:
+        await store.close()
+
+
+async def test_a_run_that_stops_at_a_call_while_it_is_cancelled_gives_the_call_up(store_where_units_meet: Any) -> None:
+    """As one that had stopped before."""
+    store, meet = await store_where_units_meet()
+
+    def prepare(tx: Tx) -> Run:
+        run = units.add_run(tx, units.add_agent(tx).id)
+        claimed = tx.runs.claim(run.key, owner=INPUTS.owner, at=AT, until=INPUTS.until)
+        assert claimed is not None
+        call = ToolCall("call-1", "order", "{}", awaits="approval")
+        tx.messages.append(claimed, [units.draft(call, role="assistant")], [1], at=AT)
+        return claimed
+
+    def stop(tx: Tx, run: Run) -> None:
+        end_run(tx, run_log_of(tx, tx.runs.keep_lease(run)), EndRun("requires_approval"), [], INPUTS)
+
+    try:
+        run = await store.write(prepare)
+        meet()
+        _, cancelled = await asyncio.gather(store.write(stop, run), store.write(request_cancel, run.id, INPUTS))
+
+        assert [one.stop_reason for one, *_ in cancelled] == ["cancelled"]
+        assert await store.read(lambda tx: tx.conversations.list_pending()) == []
     finally:
         await store.close()

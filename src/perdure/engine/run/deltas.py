@@ -92,11 +92,11 @@ def withdraw(tx: Tx, run_id: RunId, inputs: UnitInputs) -> tuple[Run, Sequence[S
 
 def _request_cancel(tx: Tx, run: Run, inputs: UnitInputs) -> Cancelled:
     """As `request_cancel`, for one run."""
-    if not run.ended:
-        requested = tx.runs.request_cancel(run.key)
-        events = tx.events.add(run.key, [RunCancelRequested(run.id)], at=inputs.now) if requested else ()
+    if not run.ended and tx.runs.request_cancel(run.key):
+        events = tx.events.add(run.key, [RunCancelRequested(run.id)], at=inputs.now)
         return tx.runs.get_by_key(run.key), events, None
     tx.agents.lock(run.key.agent_id)
+    run = tx.runs.get_by_key(run.key)  # it may have stopped at calls meanwhile
     conversation = tx.conversations.get_by_seq(run.key.agent_id, run.conversation_seq)
     if conversation.pending_run_seq == run.key.seq:
         given_up = give_up_pending(tx, conversation, "the request was cancelled", inputs)
