@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from perdure import AsyncPerdure, Perdure, hook, tool
+from perdure import AsyncAgent, AsyncPerdure, Perdure, hook, tool
 from perdure.app import start
 from perdure.core.messages import ToolCall, ToolDecision
 from perdure.core.tools.answers import ToolReturn
@@ -132,6 +133,36 @@ def pay(n: int = 0) -> str:
     """Pay."""
     done.append(f"pay{n}")
     return f"paid {n}"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda agent: agent.tools.detach("pay"), "there is no tool 'pay'"),
+        (lambda agent: agent.require_approval("pay"), "pay now needs somebody's approval"),
+    ],
+    ids=["detached", "guarded"],
+)
+async def test_what_is_changed_while_a_call_is_run_holds_for_those_behind_it(
+    change: Callable[[AsyncAgent], Awaitable[Any]], told: str
+) -> None:
+    """Also for those of the same answer."""
+    done.clear()
+
+    async def look() -> str:
+        """Look."""
+        await change(agent)
+        return "looked"
+
+    model = ScriptedModel(calls("look", ToolCall("", "pay", "{}")), says("done"))
+    async with await AsyncPerdure.open(
+        store=InlineStore(), models={MODEL: model}, settings=CHOSEN, tools=[pay, look]
+    ) as perdure:
+        agent = await perdure.create_agent("ann", tools=["pay", "look"])
+        reply = await agent.send("look and pay")
+
+        assert [one.text.partition(";")[0].partition(":")[0] for one in results(reply)] == ["looked", told]
+        assert done == []
 
 
 def test_a_tool_of_the_caller_does_not_take_the_place_of_one_that_was_approved() -> None:

@@ -87,6 +87,8 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports, tell:
                 await phase.call_memory_tool(ready[0])
             elif ready:
                 await phase.call_foreign_tools(ready)
+                if waiting:  # somebody may have changed them meanwhile
+                    phase.agent, phase.tools, phase.waits = await ports.store.read(_load_tools, log.run, waiting)
         except WaitInterrupted:
             phase.record(Progress(await ports.store.read(load_run_log, log)))
     return Progress(phase.log)
