@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -55,6 +56,27 @@ async def test_all_messages_leave_behind_a_summary(mode: str) -> None:
         request = scripted(server).requests[-1]
         assert texts(request) == ["go on"]
         assert "Odobenus" in request.messages[0].text
+
+
+async def test_a_listed_summary_says_what_its_messages_say_now() -> None:
+    """Also when a model has written it anew since."""
+    async with routed() as server:
+        scripted(server)._summarises = says(SUMMARY)
+        agent = await new_agent(server)
+        path = f"/v1/agents/{agent['id']}"
+        await talk(server, path, WALRUS, "and?")
+        await server.post(f"{path}/summarize", {"compaction_settings": {"mode": "all"}})
+        (said,) = [one for one in await server.get(f"{path}/messages") if one.get("content") == WALRUS]
+        old = "walrus"
+        for new in ("seal", "otter"):
+            text = WALRUS.replace("walrus", new)
+            scripted(server)._summarises = says(f"The user told that {text}")
+            await server.patch(f"{path}/messages/{said['id']}", {"content": text})
+            *_, note = listed = await server.get(f"{path}/messages")
+            await asyncio.gather(*server.library.app.runner.after_runs.tasks)
+
+            assert (old in str(listed), new in note["content"]) == (False, True)
+            old = new
 
 
 @pytest.mark.parametrize("include", [False, True])

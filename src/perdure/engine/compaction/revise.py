@@ -15,7 +15,7 @@ from perdure.context.window.plan import LEAST_SUMMARY, SUMMARY_LIMITS, Evict, Me
 from perdure.context.window.summary import extract_summary
 from perdure.core.conversations import CompactionSettings, ConversationKey, SummarySettings
 from perdure.core.ids import AgentId
-from perdure.core.messages import UNSEEN_KINDS, Message
+from perdure.core.messages import UNSEEN_KINDS, CompactionNote, Message
 from perdure.core.nodes import SummaryNode
 from perdure.engine.compaction.summarise import Summary, SummaryTask, load_prepared, summarise
 from perdure.engine.ports import Ports, UnitInputs, with_next_model
@@ -74,6 +74,21 @@ def _revise(
                 tx.nodes.put(replace(revised, conversation_seq=copy.conversation_seq, seq=copy.seq))
                 lines.setdefault(copy.conversation_seq, set()).add(copy.seq)
                 yield copy
+
+
+def find_note(tx: Tx, node: SummaryNode) -> tuple[Message, CompactionNote] | None:
+    """Return the message which tells that the summary replaced others, and what it tells. A model may have written the
+    summary anew since: then it is the first that tells of as many messages."""
+    rows = tx.messages.list(
+        node.agent_id,
+        conversation_seq=node.conversation_seq,
+        after_seq=node.upto_message_seq,
+        kinds=("compaction",),
+        reset=True,
+    )
+    notes = [(row, part) for row in rows for part in row.parts if isinstance(part, CompactionNote)]
+    same = [one for one in notes if node.text in one[1].text]
+    return next(iter(same or (one for one in notes if one[1].hidden_messages == node.message_count)), None)
 
 
 def _extract_again(tx: Tx, node: SummaryNode, inputs: UnitInputs) -> str:

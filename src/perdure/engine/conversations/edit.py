@@ -10,15 +10,15 @@ from typing import Literal
 
 from perdure.context.sections.stubs import row_tokens
 from perdure.core.blocks import Author
-from perdure.core.conversations import Conversation
 from perdure.core.errors import ConversationBusy, EmptyMessage, InvalidInput, MessageTooLarge, NotFound
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.loops import THINKING
 from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolCall, ToolResult, text_of
+from perdure.core.nodes import SummaryNode
 from perdure.core.runs import RunKey
 from perdure.domain.texts import TEXTS_CHANGED
-from perdure.engine.compaction.revise import revise_nodes
+from perdure.engine.compaction.revise import find_note, revise_nodes
 from perdure.engine.estimates import dropped_rows
 from perdure.engine.ports import UnitInputs
 from perdure.storage.tx import Tx
@@ -82,7 +82,8 @@ def edit_message(
     after = revise_message(tx, before, edited_parts(before, edit), inputs, author=author)
     if edit.part != "reasoning":
         TEXTS_CHANGED(tx, [message_id], inputs.now)
-        revise_nodes(tx, [before], inputs)
+        for node in revise_nodes(tx, [before], inputs):
+            _renew_note(tx, node, author, inputs)
         MESSAGE_EDITED(tx, before, inputs.now)
     return after
 
@@ -97,6 +98,15 @@ def revise_message(
     after = tx.messages.get(before.id)
     recount_view(tx, before, after, inputs)
     return after
+
+
+def _renew_note(tx: Tx, before: SummaryNode, author: Author, inputs: UnitInputs) -> None:
+    """Show a node's new text also in the message that tells of it. `before`: the node as it was."""
+    if (found := find_note(tx, before)) is not None:
+        row, note = found
+        (now,) = tx.nodes.list_by_seqs(before.agent_id, before.conversation_seq, [before.seq])
+        text = note.text.replace(before.text, now.text) if before.text in note.text else now.text
+        tx.messages.revise(row.id, [replace(note, text=text)], author=author, at=inputs.now)
 
 
 def edited_parts(message: Message, edit: MessageEdit) -> Sequence[Part]:
@@ -157,8 +167,12 @@ def recount_view(tx: Tx, before: Message, after: Message, inputs: UnitInputs) ->
     """Store the new estimate of the rows in view, if a changed message is one of them: what was measured with its old
     text says nothing about the new one. `before`, `after`: the message before and after the change."""
     conversation = tx.conversations.get_by_seq(before.agent_id, before.conversation_seq)
-    prefix_tokens = _prefix_tokens(tx, conversation, before)
-    if prefix_tokens is None:
+    prefix_tokens, is_in_view = 0, before.seq >= conversation.first_seq
+    if conversation.prefix_seq is not None:
+        prefix = tx.prefixes.get(conversation.agent_id, conversation.prefix_seq)
+        prefix_tokens = prefix.tokens
+        is_in_view = before.seq >= prefix.from_message_seq or before.seq in prefix.pinned
+    if not is_in_view:
         return
     stubs, counter = conversation.stubs, inputs.counter
     old, new = row_tokens(before, stubs, counter), row_tokens(after, stubs, counter)
@@ -170,12 +184,3 @@ def recount_view(tx: Tx, before: Message, after: Message, inputs: UnitInputs) ->
         stubs=stubs,
         overcount=dropped_rows(conversation.overcount, [before], stubs, counter, estimated=estimated),
     )
-
-
-def _prefix_tokens(tx: Tx, conversation: Conversation, message: Message) -> int | None:
-    """Return the tokens of the prefix before the rows in view, 0 if there is none; None: the message is out of view."""
-    if conversation.prefix_seq is None:
-        return 0 if message.seq >= conversation.first_seq else None
-    prefix = tx.prefixes.get(conversation.agent_id, conversation.prefix_seq)
-    is_in_view = message.seq >= prefix.from_message_seq or message.seq in prefix.pinned
-    return prefix.tokens if is_in_view else None

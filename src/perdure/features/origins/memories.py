@@ -12,12 +12,13 @@ from perdure.core.errors import NotFound
 from perdure.core.events import MemoryEdited, MessageAdded
 from perdure.core.forgetting.corrections import Correction, CorrectionItem
 from perdure.core.ids import AgentId, MessageId, RunId
-from perdure.core.messages import CompactionNote, Message
+from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode, node_handle
 from perdure.core.passages import CAPTURED, Passage
 from perdure.core.runs import RunKey
 from perdure.core.sources import TrustLabel, WriteSource
 from perdure.core.text.line_diff import find_line_before
+from perdure.engine.compaction.revise import find_note
 from perdure.features.origins.origin_values import MemoryOrigin, MessageText, Write
 from perdure.library.parts.part import find_message
 from perdure.storage.tx import Tx
@@ -250,7 +251,7 @@ class MemoryOrigins:
             reset=True,
             limit=MESSAGES_MAX,
         )
-        note = self._note_of(node)
+        note, _ = find_note(self.tx, node) or (None, None)
         author: Literal["agent", "system"] = "agent" if node.made_by == "model" else "system"
         write = Write(
             at=node.created_at,
@@ -269,25 +270,6 @@ class MemoryOrigins:
             writes=(write,),
             stands_for=tuple(map(MessageText.of, rows)),
             message_count=node.message_count,
-        )
-
-    def _note_of(self, node: SummaryNode) -> Message | None:
-        """Return the message which tells that the summary replaced others."""
-        notes = self.tx.messages.list(
-            node.agent_id,
-            conversation_seq=node.conversation_seq,
-            after_seq=node.upto_message_seq,
-            kinds=("compaction",),
-            reset=True,
-            limit=PAGE,
-        )
-        return next(
-            (
-                note
-                for note in notes
-                if any(isinstance(part, CompactionNote) and part.text == node.text for part in note.parts)
-            ),
-            None,
         )
 
 
