@@ -182,6 +182,9 @@ def test_an_agent_is_exported_under_its_name(home: Path, monkeypatch: pytest.Mon
     assert (plain.returncode, quoted.returncode) == (0, 0)
     assert (home / "nova.af").exists() and "`perdure agent import 'Ada B.af'`" in " ".join(quoted.stderr.split())
     assert "--overwrite" in run_inside(home, "agent", "export", "nova").stderr
+    store = run_inside(home, "agent", "export", "nova", "perdure.db", "--overwrite")
+    assert store.returncode == 1 and "perdure.db is the store itself" in " ".join(store.stderr.split())
+    assert run_inside(home, "agent", "show", "nova").returncode == 0
 
 
 @pytest.mark.uses("files")

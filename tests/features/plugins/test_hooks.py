@@ -99,6 +99,8 @@ async def test_what_is_printed_before_a_run_is_context(tmp_path: Path) -> None:
         ("Bash|Write", "Write", True),
         ("Bash", "run_code_with_tools", False),
         ("mcp__shop__.*", "shop__buy", True),
+        ("mcp__mem__.*", "x-mem__add", True),
+        ("mcp__plugin_x_mem__add", "x-mem__add", True),
         ("mcp__.*", "memory_insert", False),
         (".*", "x", True),
     ],

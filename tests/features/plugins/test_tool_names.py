@@ -34,4 +34,7 @@ def test_a_tool_is_known_by_the_names_that_others_have() -> None:
     """For matchers of hooks."""
     assert names_elsewhere("run_code") == ["run_code", "Bash"]
     assert names_elsewhere("shop__buy") == ["shop__buy", "mcp__shop__buy"]
+    own = ["x-mem__add", "mcp__x-mem__add", "mcp__mem__add", "mcp__plugin_x_mem__add"]
+    assert names_elsewhere("x-mem__add", "x") == own
+    assert names_elsewhere("x-mem__add", "y") == own[:2] and names_elsewhere("x-mem", "x") == ["x-mem"]
     assert names_elsewhere("memory_insert") == ["memory_insert"]

@@ -420,7 +420,7 @@ class InputLines:
 def output_lines(view: Output, name: str, *, overwrite: bool) -> Iterator[Callable[[str], None]]:
     """Give a function that writes a line to a file, which appears when all are written, or with `-` to stdout.
 
-    Raises: InvalidInput: the file can't be written, or it exists.
+    Raises: InvalidInput: the file can't be written, it exists, or it is the store.
     """
     if name == STDIN:
         yield view.print
@@ -428,6 +428,8 @@ def output_lines(view: Output, name: str, *, overwrite: bool) -> Iterator[Callab
     file = user_path(name)
     if file.exists() and not overwrite:
         raise InvalidInput(f"{name} exists already: choose another name, or replace it with --overwrite")
+    if file.resolve() == Path(Settings.from_environment().store_address).resolve():
+        raise InvalidInput(f"{name} is the store itself: choose another name")
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
         with part.open("w", encoding="utf-8", newline="\n") as out:

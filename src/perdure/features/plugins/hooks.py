@@ -55,7 +55,7 @@ class _CommandOfPlugin:
             return Verdict(block=str(error))
         environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
         environment |= {"CLAUDE_PLUGIN_ROOT": str(self._folder), "PERDURE_HOOK": self.info.name}
-        data = compact_json(_event(self._hook.event, payload, self._folder)).encode() + b"\n"
+        data = compact_json(_event(self._hook.event, payload, self._folder, self._name)).encode() + b"\n"
         # Commands seldom quote the variable with the folder: with spaces in it, the shell must not split it there.
         command = f"IFS='\n'\n{self._hook.command}" if " " in str(self._folder) else self._hook.command
         code, out, err = await run_command(command, data, folder=self._folder, environment=environment)
@@ -73,13 +73,14 @@ class _CommandOfPlugin:
             return True
         import regex
 
+        names = names_elsewhere(payload.tool, self._name)
         try:
-            return any(regex.fullmatch(matcher, name, timeout=MATCH_S) for name in names_elsewhere(payload.tool))
+            return any(regex.fullmatch(matcher, name, timeout=MATCH_S) for name in names)
         except TimeoutError:
             return True
 
 
-def _event(event: str, payload: HookPayload, folder: Path) -> dict[str, Any]:
+def _event(event: str, payload: HookPayload, folder: Path, plugin: str) -> dict[str, Any]:
     """Return the JSON that Claude Code gives a hook for this event, with our own names of agent and tool added."""
     shape: dict[str, Any] = {
         "session_id": payload.conversation_id,
@@ -91,7 +92,7 @@ def _event(event: str, payload: HookPayload, folder: Path) -> dict[str, Any]:
         "run_id": payload.run_id,
     }
     if isinstance(payload, BeforeTool | AfterTool):
-        name = names_elsewhere(payload.tool)[-1]
+        name = names_elsewhere(payload.tool, plugin)[-1]
         shape |= {"tool_name": name, "tool": payload.tool, "tool_input": dict(payload.arguments)}
         shape |= {"tool_use_id": payload.call_id}
     match payload:

@@ -66,9 +66,12 @@ def _resolve(names: Sequence[str], available: Collection[str], plugin: str) -> R
     return ResolvedTools(sorted(found), missing)
 
 
-def names_elsewhere(tool: str) -> Sequence[str]:
-    """The names by which definitions of Claude Code know a tool, its own among them."""
+def names_elsewhere(tool: str, plugin: str = "") -> Sequence[str]:
+    """The names by which definitions of Claude Code know a tool, its own among them; `plugin`: those of this plug-in,
+    which names its own servers without its name, or as Claude Code does."""
     server = [_MCP + tool] if "__" in tool else []
+    if server and plugin and tool.startswith(f"{plugin}-"):
+        server += [f"{_MCP}{start}{tool.removeprefix(f'{plugin}-')}" for start in ("", f"plugin_{plugin}_")]
     return [tool, *(name for name, tools in _names().items() if tool in tools), *server]
 
 
