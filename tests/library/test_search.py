@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,3 +115,21 @@ def test_a_search_for_what_there_can_not_be_is_refused(tmp_path: Path) -> None:
         for ask in asks:
             with pytest.raises(InvalidInput, match="tag_match is 'some': it can be 'any', 'all'"):
                 ask(tag_match="some")
+        with pytest.raises(InvalidInput, match="a status is 'done': it can be 'queued'"):
+            agent.runs(statuses=["done"])  # type: ignore[list-item]
+
+
+@pytest.mark.uses("facts")
+@pytest.mark.uses("proposals")
+def test_a_condition_that_there_can_not_be_is_refused(tmp_path: Path) -> None:
+    """Also one whose name is wrong, which would be passed over."""
+    wrong: list[dict[str, Any]] = [{"states": ["old"]}, {"trust": ["enemy"]}, {"state": "faded"}]
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent()
+        agent.facts.add("Ada likes tea.")
+        for conditions in wrong:
+            for ask in (agent.facts.list, partial(agent.facts.search, "tea")):
+                with pytest.raises(InvalidInput, match="it can be"):
+                    ask(**conditions)
+        with pytest.raises(InvalidInput, match="state is 'old': it can be 'open'"):
+            agent.proposals.list(state="old")  # type: ignore[arg-type]

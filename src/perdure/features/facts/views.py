@@ -12,7 +12,7 @@ from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, EntityId, GraphId, is_id
 from perdure.core.passages import Passage, PassageFilter
-from perdure.core.sources import TrustLabel
+from perdure.core.sources import TRUST_LABELS, TrustLabel
 from perdure.core.text.zones import local as local
 from perdure.core.text.zones import zone as zone
 from perdure.features.facts.extraction.extractors import FactPorts
@@ -28,6 +28,7 @@ from perdure.features.facts.units.graphs import check_scope, zone_of
 from perdure.features.facts.units.lines import sources_of
 from perdure.features.facts.units.profile import load_profile, trust_filter
 from perdure.features.facts.values.facts import (
+    FACT_STATES,
     KNOWN_STATES,
     CommunityHit,
     Fact,
@@ -41,7 +42,7 @@ from perdure.features.facts.values.facts import (
 )
 from perdure.features.facts.values.settings import Forgetting, load_agent_facts
 from perdure.library.memory.search import check_budget
-from perdure.library.parts.checks import check_limit, utc
+from perdure.library.parts.checks import check_choice, check_limit, utc
 from perdure.library.parts.part import AsyncPart, reads
 from perdure.storage.tx import Tx
 
@@ -69,6 +70,12 @@ class FactConditions(TypedDict, total=False):
 
 def fact_filter(tx: Tx, graph: Graph, conditions: FactConditions) -> FactFilter:
     """Return the filter of these conditions in a graph. Raises: InvalidInput, NotFound: an unknown entity; TooMany."""
+    for name in conditions:
+        check_choice("a condition", name, [*FactConditions.__annotations__])
+    for state in conditions.get("states") or ():
+        check_choice("a state", state, FACT_STATES)
+    for label in conditions.get("trust") or ():
+        check_choice("a label of trust", label, TRUST_LABELS)
     check_scope(tx, conditions.get("scope") or {})
     times: dict[str, Any] = {
         name: utc(name, conditions.get(name))  # type: ignore[arg-type]

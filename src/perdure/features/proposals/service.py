@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from perdure.core.blocks import Author, Block
 from perdure.core.errors import InvalidInput
@@ -10,7 +11,7 @@ from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.features.proposals import units
 from perdure.features.proposals.tables import Proposals
 from perdure.features.proposals.values import REASON_CHARS, Proposal, ProposalState
-from perdure.library.parts.checks import check_limit, check_number, check_text, outside
+from perdure.library.parts.checks import check_choice, check_limit, check_number, check_text, outside
 from perdure.library.parts.part import AsyncPart, reads, writes
 from perdure.storage.tx import Tx
 
@@ -26,6 +27,8 @@ class AsyncProposals(AsyncPart):
         before, of one agent. Raises: NotFound: the agent; InvalidInput."""
         check_limit(limit)
         check_number("before", before)
+        if state is not None:
+            check_choice("state", state, get_args(ProposalState))
         if self._agent_id is not None:
             tx.agents.model(self._agent_id)
         return tx.of(Proposals).list(self._agent_id, state=state, limit=limit, before=before)

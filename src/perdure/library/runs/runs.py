@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from datetime import timedelta
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from perdure.core.agents import Agent
 from perdure.core.errors import Conflict, NotFound
@@ -14,7 +14,7 @@ from perdure.core.messages import Message
 from perdure.core.runs import Run, RunFilter, RunKey, RunStatus, Step, Usage
 from perdure.domain.conversations.spans import RunSpan, spans_of
 from perdure.domain.conversations.units import join_batches
-from perdure.library.parts.checks import Page, check_limit, check_number
+from perdure.library.parts.checks import Page, check_choice, check_limit, check_number
 from perdure.library.parts.part import find_conversation, find_run, list_run_messages, reads, writes
 from perdure.library.runs.replays import AsyncReplays
 from perdure.storage.tx import Tx
@@ -43,6 +43,8 @@ class AsyncRuns(AsyncReplays):
         Raises: InvalidInput, NotFound.
         """
         check_limit(limit)
+        for status in statuses:
+            check_choice("a status", status, get_args(RunStatus))
         where = RunFilter(agent_ids=(self.id,), conversation_id=conversation, statuses=tuple(statuses))
         return await self.page_of_runs(where, Page(limit, ascending=False, after=before))
 
