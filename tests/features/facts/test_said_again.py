@@ -184,3 +184,23 @@ async def test_a_sentence_that_is_added_twice_is_one_fact(again: dict[str, Any],
         assert len(await agent.facts.list()) == 2 - is_same
         await agent.facts.delete(first.fact.id)
         assert (await agent.facts.add("Likes tea.")).fact.id != first.fact.id
+
+
+async def test_a_sentence_that_a_person_adds_is_the_known_fact_made_current_again() -> None:
+    """Faded, or from an extraction; it stays then when the message goes. What has ended is true anew as another one."""
+    async with await open_library("patterns") as perdure:
+        agent = await perdure.create_agent()
+        await agent.send("I live in Turin.")
+        (said,) = await agent.facts.extract()
+        again = await agent.facts.add(said.fact.text)
+        sources = (await agent.facts.history(said.fact.id)).sources
+        await agent.edit_message((await agent.messages())[0].id, "user", [Text("Hm.")], author=PERSON)
+        tea = await agent.facts.add("Likes tea.")
+        await agent.facts.edit(tea.fact.id, {"state": "faded"}, origin={"type": "system"})
+        revived = await agent.facts.add("Likes tea.")
+
+        assert (again.fact.id, len(sources)) == (said.fact.id, 2)
+        assert (revived.fact.id, revived.fact.state) == (tea.fact.id, "active")
+        assert {hit.fact.id for hit in await agent.facts.list()} == {said.fact.id, tea.fact.id}
+        await agent.facts.ingest("I moved to Bergen.")
+        assert (await agent.facts.add(said.fact.text)).fact.id != said.fact.id

@@ -38,6 +38,7 @@ from perdure.features.facts.units.graphs import (
     zone_of,
 )
 from perdure.features.facts.units.lines import sources_of
+from perdure.features.facts.units.profile import TEXT_RELATION
 from perdure.features.facts.values.extraction import USER
 from perdure.features.facts.values.facts import (
     RELATION,
@@ -84,6 +85,30 @@ class FactHistory:
     subject: Entity
     object: Entity
     sources: Sequence[Episode]
+
+
+def _is_same(hit: FactHit, given: Mapping[str, Any], *, subject: int | None = None) -> bool:
+    """Whether a known fact with a sentence is what is stated by it now, with these fields. `subject`: whom the sentence
+    alone is about, if it does not name the fact's own; such a fact has a relation, as extraction finds one."""
+    if subject is not None:
+        if hit.fact.relation == TEXT_RELATION:
+            return False
+        names = (hit.subject.name, *hit.subject.aliases)
+        if hit.fact.subject != subject and not any(name in hit.fact.text for name in names):
+            return False
+    skipped = ("state",) if subject is None else ("state", "relation")
+    return all(getattr(hit.fact, name) == value for name, value in given.items() if name not in skipped)
+
+
+def _made_current(tx: Tx, graph: Graph, fact: Fact, origin: Mapping[str, Any], *, at: datetime) -> Fact:
+    """Return a fact that somebody states again, active, and with a person behind it if that is who states it."""
+    is_person = origin["type"] == "person"
+    if fact.state == "active" and (fact.is_of_person or not is_person):
+        return fact
+    changes: FactFields = {"state": "active", **({"trust": "user"} if is_person else {})}
+    changed = change_fact(tx, graph, fact, changes, change="edit", origin=origin, at=at)
+    note_correction(tx, graph)
+    return changed
 
 
 class AsyncFacts(AsyncEntities):
@@ -205,7 +230,8 @@ class AsyncFacts(AsyncEntities):
         **fields: Unpack[NewFactFields],
     ) -> FactHit:
         """Add a fact that a person states; without a subject it is about the user, without `valid_at` true from now on.
-        A credential in it is replaced. What a person stated before gains a source. Raises: InvalidInput, NotFound."""
+        A credential in it is replaced. What is known gains a source, and is active again. Raises: InvalidInput,
+        NotFound."""
         check_text("text", text)
         text = without_credentials(text.strip())
         for name, value in (("subject", subject), ("object", object_)):
@@ -225,13 +251,12 @@ class AsyncFacts(AsyncEntities):
         tx.of(Episodes).mark_extracted(graph.id, [episode.seq], at=at)
         ends = FactFields(subject=entities[0].seq, object=entities[1].seq)
         new = FactFields(text=text, relation=relation, scope=scope or {}, valid_at=valid_at, invalid_at=invalid_at)
-        given: dict[str, Any] = {"state": "active", **fields, **ends, **new}
-        if "valid_at" not in fields:
-            del given["valid_at"]
-        for known in tx.of(Facts).list_by_text(graph.id, text):
-            if known.is_of_person and all(getattr(known, name) == value for name, value in given.items()):
-                tx.of(Facts).add_sources(graph.id, [(known.first_seq, episode.seq)])
-                return with_entities(tx, graph, [known])[0]
+        given = {name: value for name, value in {**fields, **new}.items() if name in fields or name != "valid_at"}
+        is_plain = origin["type"] == "person" and not (subject or object_) and relation == TEXT_RELATION
+        for hit in with_entities(tx, graph, tx.of(Facts).list_by_text(graph.id, text)):
+            if _is_same(hit, {**given, **ends}) or (is_plain and _is_same(hit, given, subject=ends["subject"])):
+                tx.of(Facts).add_sources(graph.id, [(hit.fact.first_seq, episode.seq)])
+                return with_entities(tx, graph, [_made_current(tx, graph, hit.fact, origin, at=at)])[0]
         facts = add_facts(
             tx, graph, [{"rating": 0.8, **fields, **ends, **new}], origin=origin, ids=ids, at=at, episodes=[[episode]]
         )
