@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pydoc
+import re
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from perdure import Agent, Archive, AsyncAgent, AsyncArchive, AsyncFolder, Async
 from perdure.core.features import find_features
 from perdure.features.interfaces import service as interfaces
 from perdure.features.mcp.service import AsyncMcp
+from perdure.library import feature_parts
 from perdure.library.tools.tools import AsyncTools
 from scripts import generate_sync as generator
 
@@ -175,6 +177,10 @@ def files() -> dict[str, str]:
     return generator.formatted(generator.generate(features=find_features()))
 
 
+WITH_PARTS = re.findall(r"perdure\.features\.(\w+)", Path(inspect.getfile(feature_parts)).read_text())
+
+
+@pytest.mark.uses(*sorted({*WITH_PARTS}))
 def test_the_plain_calls_are_current(files: dict[str, str]) -> None:
     """`make format` brings them up to date."""
     assert generator.stale(files) == []
