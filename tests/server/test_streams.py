@@ -14,15 +14,16 @@ from letta_client.types.agents import LettaStreamingResponse
 from pydantic import TypeAdapter
 
 from perdure import InvalidInput, tool
-from perdure.core.events import RunEnded
+from perdure.core.events import DeltaStreamed, RunEnded, StoredEvent
 from perdure.core.messages import Reasoning, Text, ToolCall
-from perdure.core.models import ModelPiece, ModelProgress, ModelReply, ModelRequest
+from perdure.core.models import ModelDelta, ModelPiece, ModelProgress, ModelReply, ModelRequest
 from perdure.server.config import ServerConfig
 from perdure.server.serving.serve import serve
 from perdure.server.wire import sse
 from perdure.testing import ScriptedModel, calls, fails, says, thinks
 from tests.support.library import SlowSpeaker
 from tests.support.servers import chunks_of, in_process, letta, served
+from tests.support.two_apps import Gate
 
 STREAMED: TypeAdapter[Any] = TypeAdapter(LettaStreamingResponse)
 TOKENS = {"input": "hi", "streaming": True, "stream_tokens": True}
@@ -194,6 +195,24 @@ async def test_a_background_run_is_resumed_without_gap_or_repeat(tmp_path: Path,
 def _same(chunk: Mapping[str, Any]) -> dict[str, Any]:
     """The chunk without what a ping makes anew."""
     return {name: value for name, value in chunk.items() if chunk["message_type"] != "ping" or name != "id"}
+
+
+async def test_what_a_dead_process_had_streamed_of_an_answer_is_not_streamed_again(tmp_path: Path) -> None:
+    """It is no message: the model was asked once more."""
+    pieces = tuple(ModelDelta("text", text) for text in ("lost ", "words ", "here"))
+    async with in_process(tmp_path, model=Gate(says("lost words here"), deltas=pieces)) as (client, perdure):
+        agent = await perdure.create_agent()
+        run = (await client.post(f"/v1/agents/{agent.id}/messages/async", json={"input": "hi"})).json()
+        async for sent in agent.follow(run["id"]):
+            if isinstance(sent, StoredEvent) and isinstance(sent.event, DeltaStreamed):
+                break
+    async with in_process(tmp_path, says("Other words.")) as (client, perdure):
+        async for _ in perdure.agent_of(agent.id).follow(run["id"]):
+            pass
+        again = await client.post(f"/v1/runs/{run['id']}/stream", json={"starting_after": 0})
+        said = [chunk["content"] for _, chunk in chunks_of(again.text) if "content" in chunk]  # type: ignore[index]
+
+        assert "".join(said) == "Other words."
 
 
 async def test_who_leaves_does_not_stop_the_run(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.routes.agents import agent_answer
 from perdure.server.wire.agents import WireAgent
 from perdure.server.wire.answers import Captured, Imported, Message, WireReply
-from perdure.server.wire.chunks import StreamMode
+from perdure.server.wire.chunks import Chunks, StreamMode
 from perdure.server.wire.errors import continuing_run_answer, failure_answer
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, GroupIdIn, Items, MessageIdIn, id_in_path
 from perdure.server.wire.http import Json, Library, Limit, Order, OrderBy, Router, json_answer, library_of
@@ -98,7 +98,8 @@ async def answer_message(
     accepted = await _submit(request, body, agent_id, conversation_seq, background=body.background)
     if body.streaming:
         mode = StreamMode(body.stream_tokens, body.include_pings, previews=not accepted.repeated, display=body.display)
-        return await streams.open(accepted.run, library.messages.follow_accepted(accepted), mode)
+        events = library.messages.follow_accepted(accepted)
+        return await streams.stream(events, Chunks(accepted.run, mode), pings=mode.pings)
     replying = library.messages.reply_to(accepted)
     return await reply_answer(streams, accepted, replying, lambda reply: letta_response(reply, body.display))
 

@@ -16,14 +16,14 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import BatchId, ConversationId
 from perdure.core.runs import Feedback, Run, RunFilter, RunStatus, StepFilter, StopReason
 from perdure.domain.conversations.spans import trace_id
-from perdure.library.parts.checks import Page
+from perdure.library.parts.checks import LIMIT_MAX, Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.runs.steps import StepOfRun
 from perdure.search.ranking.query import parse_time
 from perdure.server.wire import runs as wire
 from perdure.server.wire.answers import Message
 from perdure.server.wire.base import WIRE_SETTING, wire_members
-from perdure.server.wire.chunks import StreamMode
+from perdure.server.wire.chunks import Chunks, StreamMode
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, Date, Items, JobIdIn, RunIdIn, StepIdIn, Tags
 from perdure.server.wire.http import Library, Limit, Router, forget_body, pages
 from perdure.server.wire.input import ResumeRequest
@@ -180,7 +180,9 @@ async def resume_stream(library: AsyncPerdure, request: Request, run: Run, body:
     streams: Streams = request.app.state.streams
     mode = StreamMode.of(run.options.form)
     mode = replace(mode, pings=mode.pings and body.include_pings)
-    return await streams.open(run, library.runs.follow_run(run), mode, starting_after=body.starting_after)
+    _, steps, _ = await library.runs.steps_of_run(run.id, Page(LIMIT_MAX, ascending=True))
+    chunks = Chunks(run, mode, starting_after=body.starting_after, steps=steps)
+    return await streams.stream(library.runs.follow_run(run), chunks, pings=mode.pings)
 
 
 # --- steps

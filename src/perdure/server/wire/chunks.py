@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Generic, Literal, TypeVar
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, RunEnded, RunQueued, StepStarted, StoredEvent
 from perdure.core.ids import MessageId, RunId, StepId
 from perdure.core.messages import Message, ToolCall
-from perdure.core.runs import FAILED_REASONS, Failure, Run
+from perdure.core.runs import FAILED_REASONS, Failure, Run, Step
 from perdure.core.text.json_strings import StringMember
 from perdure.domain.conversations.units import batch_of, join_rows
 from perdure.server.wire import messages as wire
@@ -146,12 +146,14 @@ class ChunkMaker(ABC, Generic[E]):
 
 
 class Chunks(ChunkMaker[StoredEvent | Delta]):
-    """The chunks of one stream, in order; those numbered up to `starting_after` are left out."""
+    """The chunks of one stream, in order; those numbered up to `starting_after` are left out, and the pieces of those
+    `steps` of the run that were abandoned."""
 
-    def __init__(self, run: Run, mode: StreamMode, *, starting_after: int = 0) -> None:
+    def __init__(self, run: Run, mode: StreamMode, *, starting_after: int = 0, steps: Sequence[Step] = ()) -> None:
         self.name = self.run_id = run.id
         self._mode, self._display, self._after = mode, mode.display, starting_after
         self._numbered = run.background
+        self._void = {step.id for step in steps if step.status == "abandoned"}
         self._shift = 0  # how many numbers messages took beyond the one of their event
         self._last = 0
         self._previews: dict[MessageId, _Preview] = {}
@@ -260,7 +262,7 @@ class Chunks(ChunkMaker[StoredEvent | Delta]):
 
     def _delta(self, delta: Delta, number: int | None, now: datetime) -> Iterator[Chunk]:
         """The chunk of a delta, if the client gets it."""
-        if not self._mode.tokens or (number is None and not self._mode.previews):
+        if not self._mode.tokens or (number is None and not self._mode.previews) or delta.step_id in self._void:
             return
         preview = self._previews.get(delta.message_id)
         if preview is None:

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 from starlette.responses import StreamingResponse
 
 from perdure.core.errors import NotFound, StoreError
-from perdure.core.events import Delta, StoredEvent
+from perdure.core.events import Delta
 from perdure.core.ports import Clock
-from perdure.core.runs import Failure, Run
+from perdure.core.runs import Failure
 from perdure.server.log import trace_id
-from perdure.server.wire.chunks import Chunk, ChunkMaker, Chunks, StreamMode
+from perdure.server.wire.chunks import Chunk, ChunkMaker
 from perdure.server.wire.http import json_bytes
 
 log = logging.getLogger(__name__)
@@ -64,12 +64,6 @@ class Streams:
         if self._stopping:
             task.cancel()
         return task
-
-    async def open(
-        self, run: Run, events: AsyncIterator[StoredEvent | Delta], mode: StreamMode, *, starting_after: int = 0
-    ) -> StreamingResponse:
-        """Build the answer that streams a run's events. Raises: as `stream`."""
-        return await self.stream(events, Chunks(run, mode, starting_after=starting_after), pings=mode.pings)
 
     async def stream(self, events: AsyncIterator[E], chunks: ChunkMaker[E], *, pings: bool) -> StreamingResponse:
         """Build the answer that streams what `chunks` makes of the events of a run, or of a group's turn.
