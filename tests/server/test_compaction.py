@@ -59,12 +59,13 @@ async def test_all_messages_leave_behind_a_summary(mode: str) -> None:
 
 
 async def test_a_listed_summary_says_what_its_messages_say_now() -> None:
-    """Also when a model has written it anew since."""
+    """Also when a model has written it anew since; one that a restore took out of view keeps nobody from a change."""
     async with routed() as server:
         scripted(server)._summarises = says(SUMMARY)
         agent = await new_agent(server)
         path = f"/v1/agents/{agent['id']}"
         await talk(server, path, WALRUS, "and?")
+        before = await server.post(f"{path}/snapshots", {})
         await server.post(f"{path}/summarize", {"compaction_settings": {"mode": "all"}})
         (said,) = [one for one in await server.get(f"{path}/messages") if one.get("content") == WALRUS]
         old = "walrus"
@@ -77,6 +78,8 @@ async def test_a_listed_summary_says_what_its_messages_say_now() -> None:
 
             assert (old in str(listed), new in note["content"]) == (False, True)
             old = new
+        await server.post(f"{path}/snapshots/restore", {"number": before["number"]})
+        assert (await server.patch(f"{path}/messages/{said['id']}", {"content": WALRUS}))["content"] == WALRUS
 
 
 @pytest.mark.parametrize("include", [False, True])

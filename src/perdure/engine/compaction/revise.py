@@ -76,15 +76,15 @@ def _revise(
                 yield copy
 
 
-def find_note(tx: Tx, node: SummaryNode) -> tuple[Message, CompactionNote] | None:
+def find_note(tx: Tx, node: SummaryNode, *, reset: bool) -> tuple[Message, CompactionNote] | None:
     """Return the message which tells that the summary replaced others, and what it tells. A model may have written the
-    summary anew since: then it is the first that tells of as many messages."""
+    summary anew since: then it is the first that tells of as many messages. `reset`: also one out of view."""
     rows = tx.messages.list(
         node.agent_id,
         conversation_seq=node.conversation_seq,
         after_seq=node.upto_message_seq,
         kinds=("compaction",),
-        reset=True,
+        reset=reset,
     )
     notes = [(row, part) for row in rows for part in row.parts if isinstance(part, CompactionNote)]
     same = [one for one in notes if node.text in one[1].text]

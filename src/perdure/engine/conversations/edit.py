@@ -102,7 +102,7 @@ def revise_message(
 
 def _renew_note(tx: Tx, before: SummaryNode, author: Author, inputs: UnitInputs) -> None:
     """Show a node's new text also in the message that tells of it. `before`: the node as it was."""
-    if (found := find_note(tx, before)) is not None:
+    if (found := find_note(tx, before, reset=False)) is not None:
         row, note = found
         (now,) = tx.nodes.list_by_seqs(before.agent_id, before.conversation_seq, [before.seq])
         text = note.text.replace(before.text, now.text) if before.text in note.text else now.text

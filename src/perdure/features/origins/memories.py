@@ -251,7 +251,7 @@ class MemoryOrigins:
             reset=True,
             limit=MESSAGES_MAX,
         )
-        note, _ = find_note(self.tx, node) or (None, None)
+        note, _ = find_note(self.tx, node, reset=True) or (None, None)
         author: Literal["agent", "system"] = "agent" if node.made_by == "model" else "system"
         write = Write(
             at=node.created_at,
