@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from perdure.core.text.json_strings import json_object
+
 HEARTBEAT = "request_heartbeat"
 THINKING = "thinking"
 INNER_THOUGHTS = "inner_thoughts"
@@ -125,13 +127,7 @@ def _words(value: Any) -> str:
 
 def split_arguments(text: str, names: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     """Return (a call's arguments as JSON without those in `names`, name -> value of these); no object: (`text`, {})."""
-    if not names:
-        return text, {}
-    try:
-        arguments = json.loads(text)
-    except (ValueError, RecursionError):
-        return text, {}
-    if not isinstance(arguments, dict):
+    if not names or (arguments := json_object(text)) is None:
         return text, {}
     taken = {name: arguments.pop(name) for name in names if name in arguments}
     return (json.dumps(arguments, ensure_ascii=False), taken) if taken else (text, {})

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.core.errors import Conflict
+from perdure.core.text.json_strings import json_object
 from perdure.core.text.line_diff import merge_lines, unified_diff
 
 MARKS = ("yours", "saved meanwhile")
@@ -55,11 +56,7 @@ NO_LABELS: Mapping[str, str] = {}
 def changed_fields(form: Mapping[str, str], now: Mapping[str, str], labels: Mapping[str, str] = NO_LABELS) -> set[str]:
     """Return the fields of `now` (the current values) that the sender of a form has changed; all, if the form has no
     `was`. `labels`: field -> its name for people. Raises: FormConflict: somebody else changed some of them too."""
-    try:
-        sent = json.loads(form.get(WAS, "{}"))
-    except ValueError:
-        sent = {}
-    was = sent if isinstance(sent, Mapping) else {}
+    was = json_object(form.get(WAS, "{}")) or {}
     changed = [name for name in now if name in form and form[name] != was.get(name)]
     lost = [name for name in changed if was.get(name) is not None and now[name] not in (was[name], form[name])]
     if lost:

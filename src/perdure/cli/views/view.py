@@ -23,6 +23,7 @@ from perdure.core.errors import PerdureError
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.passages import Passage
+from perdure.core.text.json_strings import json_object, json_or
 from perdure.core.text.reprs import plural as plural
 from perdure.core.text.words import stems
 from perdure.core.tools.engine_specs import FILE_TOOLS
@@ -94,11 +95,7 @@ def place(passage: Passage) -> str:
 
 def call_line(call: ToolCall) -> str:
     """A call as code: one leading text by position, the rest by name, long values folded."""
-    try:
-        arguments = json.loads(call.arguments or "{}")
-    except ValueError:
-        arguments = None
-    if not isinstance(arguments, dict):
+    if (arguments := json_object(call.arguments or "{}")) is None:
         return f"{call.name}({fold(call.arguments, ARGUMENT_CHARS)})"
     # Models write arguments in any order: of two texts only the names tell which replaces which.
     is_plain = sum(isinstance(value, str) for value in arguments.values()) == 1
@@ -115,15 +112,12 @@ def outcome(result: ToolResult) -> str:
         return f"error: {fold(result.text.removeprefix('Error: '), OUTCOME_CHARS * 2)}"
     if places := places_read(result):
         return fold(", ".join(places), OUTCOME_CHARS * 2)
-    try:
-        value = json.loads(result.text)
-    except ValueError:
-        return fold(result.text, OUTCOME_CHARS) or "ok"
+    value = json_or(result.text, None)
     if isinstance(value, dict) and isinstance(value.get("results"), list):
         value = value["results"]
     if isinstance(value, list):
         return plural(len(value), "result")
-    return "ok" if isinstance(value, dict) else fold(result.text, OUTCOME_CHARS)
+    return "ok" if isinstance(value, dict) else fold(result.text, OUTCOME_CHARS) or "ok"
 
 
 def places_read(result: ToolResult) -> list[str]:

@@ -8,7 +8,6 @@ keeps envelopes; the view renders them, so the same rows serve both kinds of mod
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -16,6 +15,7 @@ from typing import Any
 
 from perdure.context.sections.envelopes import is_envelope
 from perdure.core.messages import ENGINE_SENDER, Message, Part, Text
+from perdure.core.text.json_strings import json_object
 from perdure.core.text.zones import zone
 
 RECALLED = "What you know from before, for reference:"
@@ -84,11 +84,7 @@ def split_message(text: str) -> tuple[str, str]:
 
 def envelope_in_words(text: str) -> str:
     """Return an envelope of the engine as sentences; a text that is none stays as it is."""
-    if not is_envelope(text):
-        return text
-    try:
-        fields = json.loads(text)
-    except ValueError:
+    if not is_envelope(text) or (fields := json_object(text)) is None:
         return text
     kind = fields.pop("type")
     fields.pop("marker", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 compact_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """Return a value as JSON without spaces."""
@@ -21,6 +22,20 @@ def json_start(value: object, chars: int = 80) -> str:
         return encodable(json.dumps(value, ensure_ascii=False))[:chars]
     except (TypeError, ValueError):
         return repr(value)[:chars]
+
+
+def json_or(text: str | bytes, other: Any) -> Any:
+    """Return the value of a JSON text; `other`: it is no JSON, or nested too deep."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return other
+
+
+def json_object(text: str | bytes) -> dict[str, Any] | None:
+    """Return the object that a JSON text is; None: it is another value, or none."""
+    value = json_or(text, None)
+    return value if isinstance(value, dict) else None
 
 
 def encodable(text: str) -> str:

@@ -3,7 +3,6 @@ agent writes after content from outside entered its context."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
@@ -14,6 +13,7 @@ from perdure.core.features import Point
 from perdure.core.ids import is_id
 from perdure.core.sources import OUTSIDE, Source, WriteSource
 from perdure.core.specs import Tool, ToolOutcome
+from perdure.core.text.json_strings import json_or
 from perdure.core.tools.engine_specs import tool_writes_memory
 from perdure.domain.provenance.context import context_sources
 from perdure.storage.tx import Tx
@@ -132,10 +132,7 @@ def foreign_sources(tool: Tool, arguments: Mapping[str, Any], outcome: ToolOutco
 
 def _agents(arguments: Mapping[str, Any], outcome: ToolOutcome) -> list[str]:
     """Return the ids of the agents that answered a call, or to which it wrote, each once."""
-    try:
-        answers = json.loads(outcome.text)
-    except ValueError:
-        answers = []
+    answers = json_or(outcome.text, [])
     shapes = [answer for answer in (answers if isinstance(answers, list) else [answers]) if isinstance(answer, Mapping)]
     named = [*(shape.get("agent_id") for shape in shapes), arguments.get("other_agent_id")]
     return list(dict.fromkeys(name.strip() for name in named if isinstance(name, str) and is_id("agent", name.strip())))

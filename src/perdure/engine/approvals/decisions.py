@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from perdure.core.errors import AnswerInvalid, NotFound
 from perdure.core.ids import MessageId
 from perdure.core.messages import Message, ToolDecision, ToolResult
 from perdure.core.runs import Run, RunFilter
+from perdure.core.text.json_strings import json_or
 from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.engine.approvals.answers import LATEST_ANSWERS, WaitingCalls, cut_return, find_pending
 from perdure.storage.tx import Tx
@@ -150,10 +150,7 @@ def _is_same(answer: Answer, stored: ToolDecision | ToolResult, most_chars: int)
 
 def _parse_arguments(arguments: str | None) -> Any:
     """Return arguments as a value, to compare them; the text if it is no JSON."""
-    try:
-        return None if arguments is None else json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
+    return None if arguments is None else json_or(arguments, arguments)
 
 
 def _describe(stored: ToolDecision | ToolResult) -> str:

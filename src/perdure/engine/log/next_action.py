@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from perdure.core.messages import SEND_MESSAGE, Message, ToolCall, ToolResult
 from perdure.core.runs import Failure, Step, StopReason
+from perdure.core.text.json_strings import json_object
 from perdure.engine.log.run_log import STOP, OpenCall, RunLog, open_calls_in
 from perdure.engine.log.tool_rules import RuleScope, RuleState, rule_state
 
@@ -294,11 +295,7 @@ def _key(call: ToolCall) -> tuple[str, str]:
 
 def _short_arguments(call: ToolCall) -> str:
     """Return a call's arguments in a few characters."""
-    try:
-        arguments = json.loads(call.own_arguments)
-    except (ValueError, RecursionError):
-        arguments = None
-    if not isinstance(arguments, dict):
+    if (arguments := json_object(call.own_arguments)) is None:
         return _clip(call.own_arguments, ARGUMENTS_CHARS)
     values = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in arguments.values()]
     return _clip(", ".join(values), ARGUMENTS_CHARS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -14,6 +13,7 @@ from starlette.types import Message, Scope, Send
 from perdure.core.errors import PerdureError, StoreError
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.incoming.principals import LOCAL, Principal, ScopeTooSmall
+from perdure.core.text.json_strings import json_object
 from perdure.features.access.keys import KeyRing, KeySessions
 from perdure.features.access.limits import Limiter
 from perdure.features.access.organisations import OpenOrganisations, OrganisationGone
@@ -176,9 +176,6 @@ def _ids_in(message: Message) -> list[str]:
     """The ids in `id` and `agent_ids` of an answer's body; none if the body is no JSON object or comes in pieces."""
     if message.get("more_body"):
         return []
-    try:
-        shape = json.loads(message.get("body", b""))
-    except ValueError:
-        return []
-    ids = [shape.get("id"), *(shape.get("agent_ids") or ())] if isinstance(shape, dict) else []
+    shape = json_object(message.get("body", b"")) or {}
+    ids = [shape.get("id"), *(shape.get("agent_ids") or ())]
     return [id_ for id_ in ids if isinstance(id_, str) and _ID.fullmatch(id_)]

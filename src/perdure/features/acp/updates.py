@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
@@ -15,6 +14,7 @@ from perdure.core.blocks import BlockVersion, MemoryEdit
 from perdure.core.events import Delta, MemoryEdited, MessageAdded, StoredEvent, ToolStarted
 from perdure.core.ids import MessageId
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
+from perdure.core.text.json_strings import json_object
 from perdure.core.text.line_diff import diff_lines
 from perdure.core.tools.answers import PendingCall
 
@@ -137,8 +137,5 @@ def _chunk(say: Callable[[Any], Any], text: str, message_id: MessageId) -> Itera
 
 def _arguments(call: ToolCall) -> dict[str, Any]:
     """Return the arguments of a call; a text that is no object as the argument `text`."""
-    try:
-        arguments = json.loads(call.own_arguments or "{}")
-    except (ValueError, RecursionError):
-        arguments = None
-    return arguments if isinstance(arguments, dict) else {"text": call.arguments}
+    arguments = json_object(call.own_arguments or "{}")
+    return {"text": call.arguments} if arguments is None else arguments

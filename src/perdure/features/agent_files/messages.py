@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput
 from perdure.core.messages import Image, ImageLink, Part, Reasoning, Text, ToolCall, ToolResult, ToolStatus, images_of
+from perdure.core.text.json_strings import json_object
 from perdure.domain.conversations.copy_values import OpenCallCopy
 from perdure.domain.conversations.importing import NAME_MAX_CHARS, ImportedMessage, parse_time
 from perdure.server.wire.base import parse_parts
@@ -281,8 +281,4 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 def _object_in(text: str) -> Mapping[str, Any]:
     """The JSON object that a text is; empty if it is none."""
-    try:
-        value = json.loads(text) if text.startswith("{") else None
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+    return (json_object(text) if text.startswith("{") else None) or {}

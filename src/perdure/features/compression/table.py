@@ -23,6 +23,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from perdure.core.text.json_strings import json_or
 from perdure.features.compression.constants import ABOVE_SHARE, DEFAULT_SHARE, TERM_CHARS, TERM_SHARE
 
 TABLE_NOTE = "one line per row; an empty cell has the column's value under `empty`"
@@ -127,10 +128,7 @@ def read_values(cells: Sequence[str]) -> list[Any]:
         return list(cells)
     missing = MISSING_CELL in cells
     parts = ["null" if cell == MISSING_CELL else cell for cell in cells] if missing else cells
-    try:
-        values = json.loads(f"[{','.join(parts)}]")
-    except ValueError:
-        values = []
+    values = json_or(f"[{','.join(parts)}]", [])
     if len(values) != len(cells):
         plain = [cell if cell == MISSING_CELL or not _NOT_PLAIN.search(cell) else json.loads(cell) for cell in cells]
         return [MISSING if cell == MISSING_CELL else value for cell, value in zip(cells, plain, strict=True)]

@@ -16,6 +16,7 @@ from typing import Any
 from perdure.core.errors import NotFound
 from perdure.core.ids import ConversationId
 from perdure.core.text.credentials import without_credentials
+from perdure.core.text.json_strings import json_object
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.features.connect.files import one_at_a_time
 from perdure.features.connect.programs import claude_folder
@@ -61,7 +62,7 @@ class Transcript:
 
     def first_id(self) -> str:
         """The id of the first entry with an id; empty: none has one. A resumed session begins with the same entry."""
-        ids = (_load(line).get("uuid") for line in self._lines(0))
+        ids = ((json_object(line) or {}).get("uuid") for line in self._lines(0))
         return next((one for one in ids if isinstance(one, str)), "")
 
     def messages(self, start: int = 0) -> Iterator[ImportedMessage]:
@@ -72,7 +73,7 @@ class Transcript:
         """
         self.position = start if start <= self._path.stat().st_size else 0  # a shorter file is another one
         for line in self._lines(self.position):
-            if (message := _message_of(_load(line))) is not None:
+            if (message := _message_of(json_object(line) or {})) is not None:
                 yield message
 
     def _lines(self, start: int) -> Iterator[bytes]:
@@ -87,15 +88,6 @@ class Transcript:
                     break  # the last line is not written to its end yet
                 self.position = file.tell()
                 yield kept
-
-
-def _load(line: bytes) -> dict[str, Any]:
-    """Return the entry on a line; empty: the line holds none."""
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return entry if isinstance(entry, dict) else {}
 
 
 def _message_of(entry: dict[str, Any]) -> ImportedMessage | None:

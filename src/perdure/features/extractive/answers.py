@@ -7,7 +7,6 @@ one reading (`statements`), so that they say the same.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Final
 
 from perdure.core.messages import ToolResult
 from perdure.core.text.forms import lower_in_place
+from perdure.core.text.json_strings import json_or
 from perdure.providers.extractive.facts import DISLIKES, LIKES, REMEMBER, BlockFact, facts_in
 from perdure.providers.extractive.language import (
     Keywords,
@@ -283,10 +283,7 @@ class FoundText:
 
 def read_hits(result: ToolResult) -> list[FoundText]:
     """Return the texts in a result of `conversation_search` or `archival_memory_search`; none if it can't be read."""
-    try:
-        answer = json.loads(result.text)
-    except (ValueError, RecursionError):
-        return []
+    answer = json_or(result.text, None)
     rows = answer.get("results") if isinstance(answer, dict) else answer
     hits: list[FoundText] = []
     for row in rows if isinstance(rows, list) else ():

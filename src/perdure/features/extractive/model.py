@@ -7,7 +7,6 @@ the reply. Nothing is remembered between answers: what was tried stands in the r
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from perdure.context.sections.words import split_message
 from perdure.core.messages import Part, Text, ToolCall, ToolResult
 from perdure.core.models import EXTRACTIVE, NOTICES, ModelDelta, ModelReply, ModelRequest, without_notice
 from perdure.core.runs import Usage
-from perdure.core.text.json_strings import compact_json
+from perdure.core.text.json_strings import compact_json, json_object
 from perdure.core.text.markup import unescape_tags
 from perdure.core.tools.engine_specs import tools_with
 from perdure.features.extractive.answers import (
@@ -96,13 +95,13 @@ def visible_blocks(request: ModelRequest) -> dict[str, str]:
     calls: dict[str, ToolCall] = {}
     for message in request.messages:
         if message.kind == "memory_delta":
-            _apply_delta(blocks, _json_object(message.text))
+            _apply_delta(blocks, json_object(message.text) or {})
         elif message.kind == "message":
             calls.update((call.call_id, call) for call in message.calls)
             for result in message.results:
                 call = calls.get(result.call_id)
                 if call is not None and call.name in _EDIT_TOOLS and result.status == "success":
-                    arguments = _json_object(call.arguments)
+                    arguments = json_object(call.arguments) or {}
                     label = arguments.get("label", arguments.get("block_label"))
                     if isinstance(label, str):
                         blocks[label] = result.text
@@ -131,7 +130,7 @@ def read_turn(request: ModelRequest) -> ReadTurn:
             texts, before = [], "" if asks(message.text) else "\n".join(texts)
         results.update((result.call_id, result) for result in message.results)
     done = tuple((call, results.get(call.call_id)) for call in calls)
-    recalled = recalled or str(_json_object(request.tail).get("recalled", ""))
+    recalled = recalled or str((json_object(request.tail) or {}).get("recalled", ""))
     found = tuple(_recalled_statements(recalled))
     return ReadTurn(tuple(texts), done, answers, before, at, found, tuple(everything))
 
@@ -194,15 +193,6 @@ def _apply_delta(blocks: dict[str, str], delta: Mapping[str, Any]) -> None:
     elif isinstance(value, str):
         blocks.pop(str(delta.get("renamed_from")), None)
         blocks[label] = value
-
-
-def _json_object(text: str) -> Mapping[str, Any]:
-    """The JSON object that this text is; empty if it is none."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 CHARS_PER_TOKEN = 4
@@ -333,7 +323,7 @@ class AnswerStep:
     def _attempt(self, fact: BlockFact) -> tuple[ToolCall, ToolResult | None] | None:
         """Return the call of this turn that tried to note a fact, with its result; None: no call did."""
         for call, result in self.turn.done:
-            text = _json_object(call.arguments).get(EDITS.get(call.name, ("", ""))[1])
+            text = (json_object(call.arguments) or {}).get(EDITS.get(call.name, ("", ""))[1])
             if isinstance(text, str) and fact.line in text.split("\n"):
                 return call, result
         return None
@@ -343,7 +333,7 @@ class AnswerStep:
         return [
             result
             for call, result in self.turn.done
-            if call.name == tool and _json_object(call.arguments).get("query") == query
+            if call.name == tool and (json_object(call.arguments) or {}).get("query") == query
         ]
 
     def _report_on_facts(self) -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from starlette.types import Message, Scope, Send
 
+from perdure.core.text.json_strings import json_or
 from perdure.server.wire.http import json_bytes
 
 PREFIX = "/openai/v1/"
@@ -59,10 +59,7 @@ def _form(status: int, body: bytes, path: str) -> tuple[int, dict[str, Any]]:
     """Return (status, body) of an error for a path, made from an error in Letta's form."""
     default = status, "server_error" if status >= 500 else "invalid_request_error", None
     own_status, kind, code = _FORMS.get(status, default)
-    try:
-        shape = json.loads(body)
-    except ValueError:
-        shape = {"detail": body.decode("utf-8", "replace")}
+    shape = json_or(body, {"detail": body.decode("utf-8", "replace")})
     found, detail = (shape.get("error"), shape.get("detail")) if isinstance(shape, dict) else (None, shape)
     if isinstance(found, dict) and {"message", "type", "code", "param"} <= found.keys():
         return own_status, {"error": found}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ from perdure.core.errors import ModelError, ModelReplyInvalid
 from perdure.core.ids import MessageId
 from perdure.core.models import ModelDelta, ModelReply
 from perdure.core.runs import Failure
+from perdure.core.text.json_strings import json_object
 from perdure.features.openai_front.answers import AnswerEnd, data_line, items_of_reply
 from perdure.features.openai_front.responses import ResponseWriter
 from perdure.providers.openai_chat.stream import AnswerReader
@@ -74,11 +74,8 @@ class UsageFilter:
     def _is_usage(line: bytes) -> bool:
         if b'"usage"' not in line or not line.startswith(b"data:"):
             return False
-        try:
-            shape = json.loads(line[5:])
-        except ValueError:
-            return False
-        return isinstance(shape, dict) and not shape.get("choices") and bool(shape.get("usage"))
+        shape = json_object(line[5:]) or {}
+        return not shape.get("choices") and bool(shape.get("usage"))
 
 
 class ResponseTranslator:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from perdure.core.messages import Message
 from perdure.core.nodes import node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Run, Step
+from perdure.core.text.json_strings import json_object
 from perdure.core.text.words import STOP_WORDS, stems
 from perdure.engine.search.tools import search_tools
 from perdure.features.origins.origin_values import (
@@ -165,10 +165,7 @@ def _versions_since(tx: Tx, block_id: BlockId, since: datetime) -> list[BlockVer
 
 def _change_of_delta(tx: Tx, view: View, row: Message) -> list[BlockText]:
     """The change of a block that a memory delta, `row`, tells of; empty: it is about something else."""
-    try:
-        fields: dict[str, Any] = json.loads(row.text)
-    except ValueError:  # a row of an older store
-        return []
+    fields = json_object(row.text) or {}  # none: a row of an older store
     if fields.get("label") is None:  # of facts, files: of no block
         return []
     version = fields.get("version")

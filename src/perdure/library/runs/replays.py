@@ -15,6 +15,7 @@ from perdure.core.loops import split_arguments
 from perdure.core.messages import Message, Part, Reasoning, ToolCall, parts_to_json, text_of
 from perdure.core.models import ModelRequest
 from perdure.core.runs import NO_USAGE, Run, Step, Usage
+from perdure.core.text.json_strings import json_or
 from perdure.core.text.reprs import attributes
 from perdure.engine.budget import CallBudget
 from perdure.library.parts.checks import check_text
@@ -227,10 +228,7 @@ def _key(call: ToolCall) -> tuple[str, Any]:
     if call.speech:
         return call.name, None
     text = split_arguments(call.arguments, call.loop_arguments)[0]
-    try:
-        return call.name, json.loads(text or "{}")
-    except ValueError:
-        return call.name, text
+    return call.name, json_or(text or "{}", text)
 
 
 def _message_shape(message: Message) -> dict[str, Any]:
