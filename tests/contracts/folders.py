@@ -237,9 +237,9 @@ class FolderContract(Contract):
             again = await store.write(claim("late", at=LATER))
             assert again is not None and again.id == first.id
 
-            await store.write(lambda tx: tx.of(Files).renew(taken, until=LATER, status="embedding", done=3, total=7))
+            await store.write(lambda tx: tx.of(Files).renew(taken, until=LATER, done=3, total=7))
             held = await store.read(lambda tx: tx.of(Files).get(second.id))
-            assert (held.status, held.done, held.total, held.lease_until) == ("embedding", 3, 7, LATER)
+            assert (held.done, held.total, held.lease_until) == (3, 7, LATER)
             await store.write(lambda tx: tx.of(Files).release_all("late"))
             free = await store.read(lambda tx: tx.of(Files).get(second.id))
             assert (free.status, free.lease_owner, free.tries) == ("pending", None, 1)

@@ -42,6 +42,7 @@ from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder, TokenCounter, Toolbox
 from perdure.core.secrets import Cipher
 from perdure.core.specs import ToolSpec
+from perdure.core.tasks import undone_by
 from perdure.core.telemetry import Telemetry
 from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, BUILTIN_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import Sandbox
@@ -292,7 +293,7 @@ async def start(
     if store is None:
         await asyncio.to_thread(remove_leftovers, *(() if is_postgres(address) else (Path(address).parent,)))
         store = await open_store(address, at=clock.now(), limits=settings, connections=settings.postgres_connections)
-    try:
+    async with undone_by(store.close):
         shared = SharedResources(
             settings=settings,
             store=store,
@@ -309,9 +310,6 @@ async def start(
             own=own_models(settings),
         )
         return await _start_parts(shared, store, functions)
-    except BaseException:
-        await store.close()
-        raise
 
 
 async def start_organisation(app: App, org_id: OrgId) -> App:

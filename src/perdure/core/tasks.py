@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from perdure.core.errors import StoreClosed
@@ -32,6 +32,16 @@ async def end_tasks(*tasks: asyncio.Future[Any] | None) -> None:
     for task in begun:
         task.cancel()
     await asyncio.gather(*begun, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def undone_by(undo: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Call `undo` and wait for it, if what is done meanwhile fails or is cancelled."""
+    try:
+        yield
+    except BaseException:
+        await undo()
+        raise
 
 
 def retrieve_error(task: asyncio.Future[Any]) -> None:

@@ -98,15 +98,9 @@ class _Catalog:
             # Of equally long ones, the one without a * is meant for this very name.
             ((len(pattern.replace("*", "")), "*" not in pattern), facts)
             for pattern, facts in self.entries
-            if _matches_pattern(whole if "/" in pattern else name, pattern)
+            if fnmatch.fnmatchcase(whole if "/" in pattern else name, pattern.replace("[", "[[]").replace("?", "[?]"))
         ]
         return max(matches, key=lambda pair: pair[0])[1] if matches else None
-
-
-def _matches_pattern(text: str, pattern: str) -> bool:
-    """Whether a text fits a pattern in which * stands for anything."""
-    # Only * is special: [ and ? may stand in the name of a model.
-    return fnmatch.fnmatchcase(text, pattern.replace("[", "[[]").replace("?", "[?]"))
 
 
 @functools.cache

@@ -90,7 +90,9 @@ def envelope_in_words(text: str) -> str:
     fields.pop("marker", None)
     match kind, fields:
         case "memory_delta", {"op": "facts"}:
-            return _fact_changes(fields)
+            heads = {"added": "True now", "changed": "Changed", "deleted": "Not true any more"}
+            lines = [f"{head}: {_plain_value(fields[name])}" for name, head in heads.items() if fields.get(name)]
+            return "\n".join((*lines, *((str(fields["more"]),) if fields.get("more") else ())))
         case "memory_delta", {"label": str(label)}:
             return _block_change(label, fields)
         case "heartbeat", {"reason": str(reason)}:
@@ -113,13 +115,6 @@ def _block_change(label: str, fields: Mapping[str, Any]) -> str:
             shown = value.strip().replace("\n", "\n  ")
             return f'Your note "{label}" now says:\n{shown}' if shown else f'Your note "{label}" is empty now.'
     return f'Your note "{label}" has changed: what stands above holds now.'
-
-
-def _fact_changes(fields: Mapping[str, Any]) -> str:
-    """Return the changes of facts, a line each for those added, changed and deleted."""
-    heads = {"added": "True now", "changed": "Changed", "deleted": "Not true any more"}
-    lines = [f"{head}: {_plain_value(fields[name])}" for name, head in heads.items() if fields.get(name)]
-    return "\n".join((*lines, *((str(fields["more"]),) if fields.get("more") else ())))
 
 
 def _summary_lines(nodes: Sequence[Mapping[str, Any]]) -> str:

@@ -17,6 +17,7 @@ from starlette.datastructures import FormData
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound, ToolBuiltIn, TooMany
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, BlockId, FolderId, ToolId
+from perdure.core.tasks import undone_by
 from perdure.core.text.reprs import attributes
 from perdure.domain.conversations.copy_values import AgentCopy, ConversationCopy
 from perdure.domain.conversations.units import ConversationChanges
@@ -104,11 +105,8 @@ class Import:
 
     async def run(self) -> Sequence[AgentId]:
         """Make everything in the file, or nothing; return the ids of the agents. Raises: PerdureError."""
-        try:
+        async with undone_by(self._undo):
             return await self._run()
-        except BaseException:
-            await self._undo()
-            raise
 
     async def _run(self) -> Sequence[AgentId]:
         """Check what can be checked, then make tools, agents and groups, and last replace tools that were here already,

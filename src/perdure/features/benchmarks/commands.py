@@ -17,7 +17,6 @@ if for_work(__name__):
     from perdure.features.benchmarks.figures import build_result
     from perdure.features.benchmarks.opening import open_benchmark
     from perdure.features.benchmarks.page import write_page, write_result
-    from perdure.features.benchmarks.running import Estimate
     from perdure.features.benchmarks.sets.values import Setup
     from perdure.features.benchmarks.setups import make_setup
     from perdure.features.benchmarks.views import result_view
@@ -79,7 +78,10 @@ async def _run(view: Output, setup: Setup, *, yes: bool) -> None:
         if setup.model:
             estimate = benchmark.estimate()
             if estimate.questions:
-                view.print(_estimate_line(setup, estimate))
+                price = "its price is not known" if estimate.price is None else f"about {cost(estimate.price)}"
+                models = " and ".join(dict.fromkeys([setup.model, *([setup.judge] if "/" in setup.judge else [])]))
+                tokens = f"about {estimate.input_tokens:,} tokens in and {estimate.output_tokens:,} out"
+                view.print(f"{plural(estimate.questions, 'question')} for {models}, {tokens}: {price}.")
                 confirm(view, "Ask?", action="ask them", yes=yes)
         try:
             with progress_bar() as progress:
@@ -89,11 +91,3 @@ async def _run(view: Output, setup: Setup, *, yes: bool) -> None:
             write_result(setup.out, result)
     view.show(result, *result_view(result))
     view.hint(f"`perdure bench page {shell_word(str(setup.out))}` writes the page; the store is in its folder home.")
-
-
-def _estimate_line(setup: Setup, estimate: Estimate) -> str:
-    """What is to be asked, and about what it takes."""
-    price = "its price is not known" if estimate.price is None else f"about {cost(estimate.price)}"
-    models = " and ".join(dict.fromkeys([setup.model, *([setup.judge] if "/" in setup.judge else [])]))
-    tokens = f"about {estimate.input_tokens:,} tokens in and {estimate.output_tokens:,} out"
-    return f"{plural(estimate.questions, 'question')} for {models}, {tokens}: {price}."

@@ -12,7 +12,7 @@ from typing import Any, Unpack
 from perdure.core.errors import AlreadyExists, LeaseLost
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.ids import AgentId, ArchiveId, FileId, FolderId
-from perdure.features.files.values import AgentFile, File, FilePart, FileStatus, file_tag
+from perdure.features.files.values import AgentFile, File, FilePart, file_tag
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions, NumberWindow
 from perdure.storage.tables.table import NumberedTable, OwnId, Table, first, keep_places, next_number, place_in
@@ -250,24 +250,15 @@ class Files(NumberedTable[File]):
         )
         return [row[0] for row in rows]
 
-    def renew(
-        self,
-        file: File,
-        *,
-        until: datetime,
-        status: FileStatus | None = None,
-        done: int | None = None,
-        total: int | None = None,
-    ) -> None:
+    def renew(self, file: File, *, until: datetime, done: int | None = None, total: int | None = None) -> None:
         """Extend the claim of `file`, and store the progress.
 
         Raises: LeaseLost: the claim is another's or has ended, or the file is gone.
         """
         self._update_claimed(
             file,
-            "lease_until = :until, status = COALESCE(:status, status), done = COALESCE(:done, done),"
-            " total = COALESCE(:total, total)",
-            {"until": row_format.iso(until), "status": status, "done": done, "total": total},
+            "lease_until = :until, done = COALESCE(:done, done), total = COALESCE(:total, total)",
+            {"until": row_format.iso(until), "done": done, "total": total},
         )
 
     def end(self, file: File) -> None:

@@ -117,7 +117,8 @@ class _AgentMessageCall:
                 try:
                     return answer | {"response": await self.ask(target)}
                 except PerdureError as error:
-                    return answer | _problem_shape(error)
+                    run = {"run_id": error.run_id} if isinstance(error, NoReply) else {}
+                    return answer | {"error": str(error), "type": type(error).__name__, **run}
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(ask(target, name)) for target, name in targets.items()]
@@ -165,12 +166,6 @@ def _agent_id(text: str) -> AgentId:
 
 def _render(answer: Any) -> str:
     return json.dumps(answer, ensure_ascii=False)
-
-
-def _problem_shape(error: PerdureError) -> dict[str, Any]:
-    """Why an agent has no reply, for the list of all answers."""
-    run = {"run_id": error.run_id} if isinstance(error, NoReply) else {}
-    return {"error": str(error), "type": type(error).__name__, **run}
 
 
 def _list_targets(tx: Tx, me: AgentId, match_all: Sequence[str], match_some: Sequence[str]) -> Mapping[AgentId, str]:

@@ -18,6 +18,7 @@ from typing import IO
 import httpx
 
 from perdure.core.errors import ModelRequestRefused, ModelUnreachable
+from perdure.core.tasks import undone_by
 from perdure.features.local.catalogue import read_head
 from perdure.toolbox.processes import end_group, start_group
 
@@ -150,7 +151,7 @@ async def start(name: str, file: Path, window_tokens: int, limit_mb: int, idle_s
     process = await start_group(*COMMAND, stdin=pipe, stdout=pipe, stderr=log, env=environment)
     child = ModelProcess(process, log, idle_s, str(task["key"]))
     assert process.stdin is not None and process.stdout is not None
-    try:
+    async with undone_by(child.stop):
         process.stdin.write(f"{json.dumps(task)}\n".encode())
         child.address = (await process.stdout.readline()).decode().strip()
         if child.address:
@@ -158,9 +159,6 @@ async def start(name: str, file: Path, window_tokens: int, limit_mb: int, idle_s
         if await process.wait() > 0:
             raise ModelRequestRefused(f"the model {name} could not be loaded: {child.last_words()}")
         raise ModelUnreachable(f"the process of the model {name} did not start: {child.why()}")
-    except BaseException:
-        await child.stop()
-        raise
 
 
 def _free_bytes() -> int:

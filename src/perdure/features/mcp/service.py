@@ -12,6 +12,7 @@ from typing import Any, Unpack, cast
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.core.ids import AgentId, McpServerId, ToolId, is_id
 from perdure.core.specs import Tool, ToolFilter, ToolOutcome
+from perdure.core.tasks import undone_by
 from perdure.engine.conversations.reset import delete
 from perdure.features.mcp.places import leads_inside
 from perdure.features.mcp.tables import Servers
@@ -81,11 +82,8 @@ class AsyncMcp(AsyncPart):
         server, secrets = await self._build(name, options, open_secrets=check)
         listing = await self._toolbox.look(server, secrets) if check else None
         ports = self._ports
-        try:
+        async with undone_by(lambda: self._toolbox.forget(server.id)):
             return await ports.store.write(register_server, server, listing, ids=ports.ids, at=ports.clock.now())
-        except BaseException:
-            await self._toolbox.forget(server.id)
-            raise
 
     async def add_and_read(self, name: str, **options: Unpack[ServerOptions]) -> McpServer:
         """Register a server, and read its tools if it can be reached within 30 s, else at the first use.

@@ -17,6 +17,7 @@ from perdure.core.messages import IMAGE_TYPES, Image, ToolStatus
 from perdure.core.ports import CallContext
 from perdure.core.sources import Source
 from perdure.core.specs import Tool, ToolOutcome
+from perdure.core.tasks import undone_by
 from perdure.core.text.json_strings import compact_json
 from perdure.features.mcp.connect import is_installed
 from perdure.features.mcp.errors import McpGone, McpLate
@@ -105,11 +106,8 @@ class McpToolbox:
     async def look(self, server: McpServer, secrets: ServerSecrets) -> ToolListing:
         """The tools of an unregistered server; the connection stays open. Raises: McpUnreachable, ExtraMissing."""
         session = McpSession(server, secrets, None)
-        try:
+        async with undone_by(session.close):
             await session.prepare()
-        except BaseException:
-            await session.close()
-            raise
         session.registry = self._registry
         self._sessions[server.id] = session
         return session.listing

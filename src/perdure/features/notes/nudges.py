@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from perdure.core.text.json_strings import json_object
 from perdure.features.notes.folders import make_folder
 
 NudgeLevel = Literal["off", "light", "balanced", "strict"]
@@ -136,7 +135,11 @@ class EditCounter:
         except OSError:
             return counts
         for line in filter(None, lines):
-            match json_object(line):
+            try:
+                found = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            match found:
                 case {"file": str(file), "edits": int(edits)}:
                     counts.edits += edits
                     counts.files.add(file)

@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import httpx
 
-from perdure.app import App, Endpoint
+from perdure.app import App
 from perdure.core.errors import AddressRefused, BodyUnreadable, DataTooLarge, ModelError, ModelStreamCut
 from perdure.engine.budget import CallBudget
 from perdure.features.openai_front.answers import data_line
@@ -108,7 +108,12 @@ async def ask(
             if keeping is not None:
                 await keeping.before()
             client = app.service(OpenAnswers).client(endpoint)
-            kind, pieces = await _ask_provider(client, endpoint, json_bytes({**body, "model": name}), name)
+            url = api_url(endpoint.base_url, "/chat/completions")
+            headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
+            target = RequestTarget.of_request(name, url, headers)
+            request = client.build_request("POST", url, content=json_bytes({**body, "model": name}), headers=headers)
+            response = await _send(client, request, target)
+            kind, pieces = response.headers.get("content-type", "application/json"), _pieces(response, target)
         reading = AnswerObserver(handle)
         read = _read(pieces, reading) if kind.startswith(STREAM) else _read_whole(pieces, reading)
         first = await anext(read, b"")
@@ -129,18 +134,6 @@ async def ask(
         answered = answering.pop_all()
         task.add_done_callback(lambda _: answered.close())
     return passing
-
-
-async def _ask_provider(
-    client: httpx.AsyncClient, endpoint: Endpoint, content: bytes, model: str
-) -> tuple[str, AsyncIterator[bytes]]:
-    """Send a body to a provider; return the answer's media type and its bytes as they come. Raises: ModelError."""
-    url = api_url(endpoint.base_url, "/chat/completions")
-    headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
-    target = RequestTarget.of_request(model, url, headers)
-    request = client.build_request("POST", url, content=content, headers=headers)
-    response = await _send(client, request, target)
-    return response.headers.get("content-type", "application/json"), _pieces(response, target)
 
 
 async def _pass_on(

@@ -134,7 +134,9 @@ async def _revert(
         view.print(*_result_view(result))
         confirm(view, f"Take {plural(len(result.writes), 'write')} back?", action="take writes back", yes=yes)
         result = await revert()
-    view.show(_revert_shape(result), *_result_view(result))
+    conflicts = [fields(one, "name", "reason", "value", "merged", write="write_id") for one in result.conflicts]
+    shape = fields(result, "writes", "blocks", "passages", "facts", "correction", dry_run="is_dry_run")
+    view.show(shape | {"conflicts": conflicts}, *_result_view(result))
     if result.correction is not None:
         view.hint(f"`perdure undo {shell_word(agent.name)} {result.correction}` brings it back.")
 
@@ -344,10 +346,3 @@ def _write_shape(written: WriteText) -> dict[str, Any]:
     names = ("id", "kind", "label", "agent_id", "run_id", "message_id", "created_at", "reverted_by")
     sources = [{"source": str(each.source), "message_ids": each.message_ids} for each in written.write.sources]
     return fields(written.write, *names) | fields(written, "name", "text", "stands") | {"sources": sources}
-
-
-def _revert_shape(result: RevertResult) -> dict[str, Any]:
-    """The result of a revert as JSON."""
-    conflicts = [fields(one, "name", "reason", "value", "merged", write="write_id") for one in result.conflicts]
-    shape = fields(result, "writes", "blocks", "passages", "facts", "correction", dry_run="is_dry_run")
-    return shape | {"conflicts": conflicts}

@@ -18,6 +18,7 @@ from perdure.core.errors import Conflict, InvalidInput, NotFound
 from perdure.core.features import Point
 from perdure.core.ids import AgentId
 from perdure.core.incoming.addresses import without_password
+from perdure.core.tasks import undone_by
 from perdure.core.text.forms import match_form
 from perdure.features.plugins.definitions import KINDS, Definition, DefinitionKind, DefinitionProblem
 from perdure.features.plugins.installed import (
@@ -139,11 +140,8 @@ class AsyncPlugins(AsyncPart):
                 record = replace(record, folder=f"{record.name[:48]}-{os.urandom(6).hex()}")
                 target = folder_of(record, settings)
             copy.folder.rename(target)
-            try:
+            async with undone_by(lambda: asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)):
                 await self._begin(record, old)
-            except BaseException:
-                await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)
-                raise
         if old is not None:
             await asyncio.to_thread(shutil.rmtree, folder_of(old, settings), ignore_errors=True)
         return await self.get(record.name)
@@ -244,16 +242,13 @@ class AsyncPlugins(AsyncPart):
     async def _put(self, record: PluginRecord) -> None:
         """Register the servers of a plug-in and store its record, or neither."""
         settings, added = self._app.settings, list[str]()
-        try:
+        async with undone_by(lambda: self._remove_servers(record.name)):
             for server in record.servers if record.is_enabled else ():
                 options = _server_options(server, folder_of(record, settings))
                 name = _NO_SERVER_NAME.sub("-", f"{record.name}-{server.name}")[:64]
                 added += [await add(self._app, record.name, name, options) for add in ADD_SERVER.functions]
             stored = replace(record, server_ids=added)
             change_records(settings, lambda records: {**records, record.name: stored})
-        except BaseException:
-            await self._remove_servers(record.name)
-            raise
 
     async def _remove_servers(self, name: str) -> int:
         """Remove the MCP servers that a plug-in has registered in this store; return how many there were."""

@@ -70,20 +70,13 @@ class Nodes(Table):
         return [nodes[seq] for seq in seqs if seq in nodes]
 
     def list(
-        self,
-        agent_id: AgentId,
-        conversation_seq: int,
-        *,
-        limit: int = 100,
-        after_seq: int = -1,
-        from_message_seq: int = 0,
+        self, agent_id: AgentId, conversation_seq: int, *, limit: int = 100, from_message_seq: int = 0
     ) -> Sequence[SummaryNode]:
-        """Nodes of a conversation with numbers above `after_seq`, in order, of messages from `from_message_seq` on."""
+        """Nodes of a conversation, in order, of messages from `from_message_seq` on."""
         return self._read(
-            "seq > :after AND from_message_seq >= :first ORDER BY seq LIMIT :limit",
+            "from_message_seq >= :first ORDER BY seq LIMIT :limit",
             agent_id,
             conversation_seq,
-            after=after_seq,
             first=from_message_seq,
             limit=limit,
         )

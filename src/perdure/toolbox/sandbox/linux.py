@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.errors import SandboxUnavailable
+from perdure.core.tasks import undone_by
 from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxLimits, SandboxResult
 from perdure.scratch import scratch_folder
 from perdure.toolbox.sandbox.calls import (
@@ -254,7 +255,7 @@ class LinuxSandbox:
         if settings.store is not None:
             await asyncio.to_thread(settings.store.mkdir, mode=0o755, parents=True, exist_ok=True)
         server = await ForkServer.start(settings)
-        try:
+        async with undone_by(server.close):
             with scratch_folder("sandbox") as folder:
                 marker = folder / "marker"
                 marker.touch()
@@ -262,9 +263,6 @@ class LinuxSandbox:
                     path.chmod(mode)  # what keeps it from being read must be the cage
                 facts = {"marker": str(marker), "processes": settings.namespaces}
                 held, problem = await self._check(server, {**_job_data(SandboxJob(source="")), **facts})
-        except BaseException:
-            await server.close()
-            raise
         no_group = server.no_group or no_group
         return server, describe_isolation(held, server.facts, problem=problem, unsafe=self._unsafe, no_group=no_group)
 

@@ -25,7 +25,7 @@ from perdure.core.text.zones import local, zone
 from perdure.domain.agents.units import AgentChanges
 from perdure.features.facts.service import NewFactFields
 from perdure.features.facts.units.profile import TEXT_RELATION
-from perdure.features.facts.values.facts import KNOWN_STATES, Fact, FactEvent, FactHit, FactRule, FactState, Graph
+from perdure.features.facts.values.facts import KNOWN_STATES, Fact, FactEvent, FactHit, FactRule, FactState
 from perdure.features.facts.values.settings import FACT_SETTINGS, load_agent_facts, load_graph_settings
 from perdure.features.facts.views import FactConditions
 from perdure.library.memory.search import period
@@ -86,6 +86,9 @@ async def facts(request: Request, library: AsyncPerdure) -> Data:
         problem = str(error)
     used = {name: query[name] for name in FILTERS if query.get(name, "").strip()}
     last = hits[-1].fact.id if len(hits) == FACTS_MAX and not search else None
+    settings = load_agent_facts(agent.settings)
+    paused = load_graph_settings({} if graph is None else graph.settings).paused
+    by = library.app.settings.facts if settings.extractor == "default" else settings.extractor
     return facts_frame(agent, "list") | {
         "facts": [localize(fact_shape(hit, now), agent) | {"was": fields_of(hit.fact, agent)} for hit in hits],
         "problem": problem,
@@ -97,7 +100,7 @@ async def facts(request: Request, library: AsyncPerdure) -> Data:
         "entity": about,
         "about": _subjects(hits),
         "more": None if last is None else urlencode({**used, "after": last}),
-        "capture": _capture_shape(agent, graph, library.app.settings.facts),
+        "capture": {"mode": settings.capture, "paused": paused, "extractor": by},
         "passages": await _faded_passages(library, agent) if query.get("state") == "archived" else [],
         "rules": [rule_shape(rule) for rule in await library.agent_of(agent_id).facts.rules()],
     }
@@ -201,14 +204,6 @@ def _subjects(hits: list[FactHit]) -> list[Data]:
     names = {hit.subject.id: hit.subject.name for hit in hits}
     counts = Counter(hit.subject.id for hit in hits)
     return [{"id": one, "name": names[one]} for one, _ in counts.most_common(ABOUT_MAX)]
-
-
-def _capture_shape(agent: Agent, graph: Graph | None, extractor: str) -> Data:
-    """Whether facts are captured, and by which extractor; `extractor` is the server's setting."""
-    settings = load_agent_facts(agent.settings)
-    paused = load_graph_settings({} if graph is None else graph.settings).paused
-    by = extractor if settings.extractor == "default" else settings.extractor
-    return {"mode": settings.capture, "paused": paused, "extractor": by}
 
 
 def rule_shape(rule: FactRule) -> Data:

@@ -84,21 +84,15 @@ class Episodes(Table):
         return ()
 
     def list(
-        self,
-        graph_id: GraphId,
-        *,
-        scope: Mapping[str, str] | None = None,
-        after: int = 0,
-        newest_first: bool = False,
-        limit: int = 100,
+        self, graph_id: GraphId, *, scope: Mapping[str, str] | None = None, newest_first: bool = False, limit: int = 100
     ) -> Sequence[Episode]:
-        """Return episodes with numbers above `after`, in order or newest first, whose scope has all of `scope`."""
-        where = Conditions("seq > :after")
+        """Return episodes, in order or newest first, whose scope has all of `scope`."""
+        where = Conditions()
         for name, value in name_form(scope or {}).items():
             where.add("REPLACE(scope, ?, '') <> scope", dump({name: value})[1:-1])
         order = "DESC" if newest_first else "ASC"
         sql = f"{where} ORDER BY seq {order} LIMIT :limit"
-        return self._read(sql, graph_id=graph_id, after=after, limit=limit, **where.params)
+        return self._read(sql, graph_id=graph_id, limit=limit, **where.params)
 
     def mark_extracted(self, graph_id: GraphId, seqs: Sequence[int], *, at: datetime) -> int:
         """Store that the facts of these episodes were stored at `at`; return how many of them had waited."""

@@ -30,7 +30,7 @@ from .kernel import (
     unshare,
     write_file,
 )
-from .root_folder import DEVICES, WORK, mount_packages, mount_work
+from .root_folder import WORK, mount_packages, mount_work
 
 USER = 1_000
 """The user id of the code inside its own user namespace."""
@@ -132,10 +132,10 @@ def _restrict_files(plan: CagePlan, *, network: bool, packages: str | None) -> N
     if not plan.landlock:
         return
     if plan.namespaces:
-        landlock.restrict(plan.landlock, read=["/"], write=[WORK], devices=DEVICES, network=network)
+        landlock.restrict(plan.landlock, read=["/"], write=[WORK], network=network)
     else:
         read = [*plan.readable, *plan.site, *([f"{plan.store}/{packages}"] if packages else [])]
-        landlock.restrict(plan.landlock, read=read, write=[], devices=DEVICES, network=network)
+        landlock.restrict(plan.landlock, read=read, write=[], network=network)
 
 
 _HOST, _PORT = "127.0.0.1", 3_128

@@ -19,7 +19,6 @@ from . import landlock, seccomp
 from .cage import set_hard
 from .identity import current_map, free_range
 from .kernel import PR_SET_PDEATHSIG, drop_capabilities, keep_capabilities, no_new_privileges, prctl
-from .root_folder import DEVICES
 
 PROXY_VARIABLE, SETTINGS_PREFIX = "PERDURE_PIP_PROXY", "perdure-settings:"
 SETTING_NAMES = ("index_url", "extra_index_urls", "find_links", "no_index", "proxy")
@@ -73,9 +72,7 @@ def _enter(cage: Mapping[str, Any]) -> None:
         drop_capabilities()
     no_new_privileges()
     if version := landlock.supported_version():
-        landlock.restrict(
-            version, read=["/"], write=[cage["scratch"]], devices=DEVICES, network=False, connect=(cage["port"],)
-        )
+        landlock.restrict(version, read=["/"], write=[cage["scratch"]], network=False, connect=(cage["port"],))
     seccomp.install(seccomp.program(network=True, namespaces=False, file_metadata=True, pid=os.getpid()))
 
 

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Sequence
 
 from .kernel import system_call
+from .root_folder import DEVICES
 
 _CREATE, _ADD_RULE, _RESTRICT = 444, 445, 446  # the same on every processor
 _VERSION_FLAG = 1
@@ -34,21 +35,15 @@ def supported_version() -> int:
 
 
 def restrict(
-    version: int,
-    *,
-    read: Sequence[str],
-    write: Sequence[str],
-    devices: Sequence[str],
-    network: bool,
-    connect: Sequence[int] = (),
+    version: int, *, read: Sequence[str], write: Sequence[str], network: bool, connect: Sequence[int] = ()
 ) -> None:
-    """Allow this thread, and what it starts, only what is named here. `no_new_privileges` must have been called.
+    """Allow this thread, and what it starts, only what is named here, and to write to `DEVICES`. Before it,
+    `no_new_privileges` must have been called.
 
     Args:
         version: from `supported_version`.
         read: files and folders that may be read and executed. What does not exist is skipped.
         write: folders in which anything may be done but making devices and sockets.
-        devices: files that may be written to, such as /dev/null.
         network: whether all connections over TCP are allowed.
         connect: if not, the ports that may be connected to.
     """
@@ -63,7 +58,7 @@ def restrict(
             _add_rule(rules, path, _READ & handled)
         for path in write:
             _add_rule(rules, path, handled & ~_NEVER)
-        for path in devices:
+        for path in DEVICES:
             _add_rule(rules, path, (_READ_FILE | _WRITE_FILE | _TRUNCATE) & handled)
         for port in connect if connections else ():
             rule = struct.pack("=QQ", _CONNECT, port)
