@@ -116,6 +116,15 @@ _NAMED = re.compile(r"(\w+)(?::| (?:is|are|has|have|names)\b)")
 """The beginning of a text that names an argument."""
 
 
+@contextmanager
+def file_errors(name: object, action: str) -> Iterator[None]:
+    """Turn an OSError that is raised within into InvalidInput: `name` can't be `action`, such as `read`, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidInput(f"{name} can't be {action}: {error.strerror or error}") from error
+
+
 class FeatureMissing(InvalidInput):
     """The feature that would do this is not installed. `problem`: what can't be done; `helps`: what helps instead."""
 

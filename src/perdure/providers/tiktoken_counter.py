@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidInput, file_errors
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -95,10 +95,8 @@ def _find_ranks(environment: Mapping[str, str]) -> Path:
 
 def _read_ranks(path: Path) -> dict[bytes, int]:
     """Lines of a token in base64 and its rank."""
-    try:
+    with file_errors(path, "read"):
         content = path.read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"{path} can't be read: {error.strerror}") from error
     if hashlib.sha256(content).hexdigest() != _RANKS_SHA256:
         raise InvalidInput(f"{path} is not o200k_base as OpenAI publishes it: it is damaged or another file")
     return {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, content.splitlines())}

@@ -17,7 +17,7 @@ from pathlib import Path
 from secrets import token_urlsafe
 
 from perdure.app import make_key_file
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidInput, file_errors
 from perdure.settings import Settings, check_choices, variables_of
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -229,11 +229,9 @@ def make_key(file: Path) -> str:
 
     Raises: InvalidInput: the file can't be written, or an existing one can't be used.
     """
-    try:
+    with file_errors("the API key", f"kept in {file}"):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         make_key_file(file)
-    except OSError as error:
-        raise InvalidInput(f"the API key can't be kept in {file}: {error.strerror}") from error
     key = load_key(file)
     if key is None:
         raise _unusable(file, "is gone again")

@@ -23,7 +23,7 @@ from perdure.cli.views.text import TextView
 from perdure.cli.views.view import Output, local_time
 from perdure.core.agents import AgentFilter
 from perdure.core.conversations import Conversation
-from perdure.core.errors import FeatureMissing, InvalidInput, NotFound, PerdureError, rename_arguments
+from perdure.core.errors import FeatureMissing, InvalidInput, NotFound, PerdureError, file_errors, rename_arguments
 from perdure.core.features import Point
 from perdure.core.incoming.addresses import is_postgres
 from perdure.core.store_errors import disk_error
@@ -392,14 +392,12 @@ class InputLines:
     """
 
     def __init__(self, name: str) -> None:
-        try:
+        with file_errors(name, "read"):
             if name != STDIN:
                 self._file: Any = user_path(name).open("rb")
             else:  # a stream can be read only once
                 stdin, self._file = _stdin(), SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115
                 shutil.copyfileobj(stdin, self._file)
-        except OSError as error:
-            raise InvalidInput(f"{name} can't be read: {error.strerror or error}") from error
 
     def __iter__(self) -> Iterator[str]:
         self._file.seek(0)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidInput, file_errors
 from perdure.core.models import EXTRACTIVE, Model
 from perdure.features.benchmarks.judging import WORD_JUDGES
 from perdure.features.benchmarks.rows import ResultRows, lock_folder
@@ -39,10 +39,8 @@ async def open_benchmark(setup: Setup, *, models: Mapping[str, Model] | None = N
         rows, home = ResultRows(setup.out), setup.out / "home"
         if len(rows.by_key) > 1 and not (home / "perdure.db").exists():
             raise InvalidInput(f"{home} has lost the store of the rows: remove {rows.path}, or choose another --out")
-        try:
+        with file_errors(home, "used"):
             home.mkdir(exist_ok=True)
-        except OSError as error:
-            raise InvalidInput(f"{home} can't be used: {error.strerror or error}") from error
         facts = "off" if not setup.facts else "patterns" if setup.model == EXTRACTIVE else "model"
         settings = replace(
             Settings.from_environment(),

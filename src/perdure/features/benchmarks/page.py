@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidInput, file_errors
 
 RESULT, PAGE = "result.json", "results.html"
 
@@ -97,9 +97,7 @@ def _seconds(time_s: float) -> str:
 def _write(file: Path, text: str) -> Path:
     """Write a file atomically, and return it. Raises: InvalidInput."""
     part = file.with_name(f".{file.name}.part")
-    try:
+    with file_errors(file, "written"):
         part.write_text(text, encoding="utf-8", errors="replace")
         part.replace(file)
-    except OSError as error:
-        raise InvalidInput(f"{file} can't be written: {error.strerror or error}") from error
     return file

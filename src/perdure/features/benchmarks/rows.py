@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidInput, file_errors
 
 FILE = "rows.jsonl"
 
@@ -25,14 +25,12 @@ class ResultRows:
     def __init__(self, folder: Path) -> None:
         """Read the rows of a folder, which is made if it is missing. Raises: InvalidInput."""
         self.path = folder / FILE
-        try:
+        with file_errors(self.path, "used"):
             folder.mkdir(parents=True, exist_ok=True)
             content = self.path.read_bytes() if self.path.exists() else b""
             whole = content.rfind(b"\n") + 1
             if whole < len(content):
                 os.truncate(self.path, whole)
-        except OSError as error:
-            raise InvalidInput(f"{self.path} can't be used: {error.strerror or error}") from error
         self.by_key: dict[str, Mapping[str, Any]] = {}
         for number, line in enumerate(content[:whole].splitlines(), 1):
             try:
@@ -67,11 +65,9 @@ class ResultRows:
 def lock_folder(folder: Path) -> Iterator[None]:
     """Keep other processes out of the folder of a run, which is made if it is missing. Raises: InvalidInput: another
     one is in it, or it can't be used."""
-    try:
+    with file_errors(folder, "used"):
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / ".lock").open("ab")
-    except OSError as error:
-        raise InvalidInput(f"{folder} can't be used: {error.strerror or error}") from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

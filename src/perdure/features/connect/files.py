@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from perdure import scratch
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidInput, file_errors
 from perdure.features.connect.jsonc import put_back, remove_value, set_value
 from perdure.features.connect.programs import ConfigEntry
 from perdure.features.connect.tomltext import find_table, set_table
@@ -128,11 +128,9 @@ def decode(path: Path, data: bytes) -> str:
 def replace_file(path: Path, data: bytes) -> None:
     """Write a file at once or not at all: behind a link, and with its permissions and owner. Raises: InvalidInput."""
     target = real_path(path)
-    try:
+    with file_errors(path, "written"):
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch.replace_file(target, data)
-    except OSError as error:
-        raise InvalidInput(f"{path} can't be written: {error.strerror}") from error
 
 
 @contextmanager
@@ -141,11 +139,9 @@ def one_at_a_time(path: Path) -> Iterator[None]:
 
     Raises: InvalidInput: it can't be written; TimeoutError: another process is in here for too long.
     """
-    try:
+    with file_errors(path, "written"):
         make_folder(path.parent)
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise InvalidInput(f"{path} can't be written: {error.strerror}") from error
     end = time.monotonic() + LOCK_S
     try:
         while True:

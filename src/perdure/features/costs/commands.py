@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from perdure.cli.commands.run import LastAgent, command, flag, for_work, option
+from perdure.core.errors import file_errors
 
 if for_work(__name__):
     import asyncio
@@ -19,7 +20,7 @@ if for_work(__name__):
     from perdure.cli.views.view import Output, short_id
     from perdure.context.request.explain import diff as compare
     from perdure.context.sections.assemble import canonical
-    from perdure.core.errors import InvalidInput, NotFound
+    from perdure.core.errors import NotFound
     from perdure.core.ids import ConversationId, StepId
     from perdure.features.costs import plot
     from perdure.features.costs.views import costs_view, explanation_view, request_diff_view
@@ -133,10 +134,8 @@ async def _show_cost(agent: AsyncAgent, conversation: ConversationId, svg: Path 
     ledger = await agent.costs(conversation=conversation, limit=COSTS_MAX)
     if svg is not None:
         title = f"What a conversation of {agent.name} costs"
-        try:
+        with file_errors("the plot", f"written to {str(svg)!r}"):
             await asyncio.to_thread(svg.write_text, plot.render_svg(ledger, title=title), encoding="utf-8")
-        except OSError as error:
-            raise InvalidInput(f"the plot can't be written to {str(svg)!r}: {error.strerror or error}") from error
     view.show({"costs": ledger.to_dict()}, costs_view(ledger))
     if svg is not None:
         view.hint(f"the plot is in {svg}")

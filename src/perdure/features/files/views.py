@@ -218,23 +218,21 @@ def close_oldest(tx: Tx, agent_id: AgentId, limits: FileLimits) -> list[AgentFil
 
 def open_if_room(
     tx: Tx, agent_id: AgentId, files: Sequence[File], limits: FileLimits, *, counter: TokenCounter, at: datetime
-) -> list[AgentFile]:
-    """Open files at their beginning, as far as that closes no others; return the files opened."""
+) -> None:
+    """Open files at their beginning, as far as that closes no others."""
     opened = list(tx.of(AgentFiles).list_open(agent_id))
     open_ids = {file.file.id for file in opened}
     tokens_left = limits.unasked_tokens - sum(map(_tokens_of_view, opened))
-    new: list[AgentFile] = []
     readable = [file for file in files if file.status == "completed" and file.id not in open_ids]
     for file in readable:
-        if len(opened) + len(new) >= limits.max_open or tokens_left < LEAST_VIEW_TOKENS:
+        if len(opened) >= limits.max_open or tokens_left < LEAST_VIEW_TOKENS:
             break
         agent_file = tx.of(AgentFiles).get(agent_id, file.id)
         is_last = file is readable[-1]  # else it leaves room for the next ones
         share = tokens_left if is_last else max(LEAST_VIEW_TOKENS, tokens_left // 2)
         one, view = open_view(tx, agent_id, agent_file, limits, tokens=share, counter=counter, at=at)
         tokens_left -= counter.count(view.whole)
-        new.append(one)
-    return new
+        opened.append(one)
 
 
 def page_label(starts: Sequence[int], first: int, last: int) -> str:

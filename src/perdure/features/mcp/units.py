@@ -218,8 +218,8 @@ def is_current(tx: Tx, server_id: McpServerId, listing: mcp.ToolListing) -> bool
     )
 
 
-def sync_tools(tx: Tx, server_id: McpServerId, listing: mcp.ToolListing, *, ids: Ids, at: datetime) -> ToolsByStatus:
-    """Store a listing of a server's tools and return their state.
+def sync_tools(tx: Tx, server_id: McpServerId, listing: mcp.ToolListing, *, ids: Ids, at: datetime) -> None:
+    """Store a listing of a server's tools.
 
     The first listing is approved. Later, a new tool waits for approval unless the server is trusted. A changed
     definition always waits, and agents keep the approved one. A server from an older version without `private` gets it
@@ -234,7 +234,6 @@ def sync_tools(tx: Tx, server_id: McpServerId, listing: mcp.ToolListing, *, ids:
     local_names = {
         mcp_tool.local_name for other in tx.of(Servers).list() for mcp_tool in tx.of(Servers).tools(other.id)
     }
-    added: list[str] = []
     for name in sorted(before.keys() | definitions.keys()):
         mcp_tool = before.get(name)
         definition = definitions.get(name)
@@ -244,13 +243,11 @@ def sync_tools(tx: Tx, server_id: McpServerId, listing: mcp.ToolListing, *, ids:
         after = replace(mcp_tool, seen=definition)
         if after.status == "pending" and definition is not None and (is_first or server.trusted):
             after = _approve_definition(tx, server, after, definition, ids=ids, at=at)
-            added.append(name)
         if after.pinned is None and after.seen is None:  # gone before its approval
             tx.of(Servers).delete_tool(server_id, name)
         elif after != before.get(name):
             tx.of(Servers).put_tool(after)
     tx.of(Servers).put_listing(server_id, failure="", at=at, left_out=listing.left_out)
-    return replace(list_tools_by_status(tx, server_id), added=tuple(added))
 
 
 def approve_tools(

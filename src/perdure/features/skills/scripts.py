@@ -42,16 +42,6 @@ _PYTHON = re.compile(rb"#!\S*[/ ]python")
 ARGUMENTS_MAX, ARGUMENT_CHARS = 50, 10_000
 
 
-class ScriptNotRun(ToolError):
-    """A script is in a language that the sandbox does not have."""
-
-    def __init__(self, script: str) -> None:
-        super().__init__(
-            f"{script!r:.80} was not run: the sandbox has Python, and neither a shell nor other programs. Read it with"
-            " read_skill, and do its steps with your own tools, or in Python"
-        )
-
-
 class SkillScripts:
     """`FeatureToolbox` of the tool."""
 
@@ -86,7 +76,10 @@ class SkillScripts:
         skill = await app.store.write(find)
         code = await asyncio.to_thread(read_file, skill, script)
         if not script.endswith(".py") and not _PYTHON.match(code):
-            raise ScriptNotRun(script)
+            raise ToolError(
+                f"{script!r:.80} was not run: the sandbox has Python, and neither a shell nor other programs. Read it"
+                " with read_skill, and do its steps with your own tools, or in Python"
+            )
         files = {**await asyncio.to_thread(read_files, skill), script: code}
         shape = {name: base64.b64encode(data).decode() for name, data in files.items()}
         job = SandboxJob(

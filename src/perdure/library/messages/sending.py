@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidInput, file_errors
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId
 from perdure.core.incoming.bodies import image_type_of
@@ -37,10 +37,8 @@ async def _load(picture: Picture) -> Image | ImageLink:
             return ImageLink(picture)
         raise InvalidInput(f"the image {picture!r:.80} is not an address: give a file as a Path, or its bytes")
     if isinstance(picture, Path):
-        try:
+        with file_errors(f"the image {picture}", "read"):
             data = await asyncio.to_thread(picture.read_bytes)
-        except OSError as error:
-            raise InvalidInput(f"the image {picture} can't be read: {error.strerror}") from error
     elif isinstance(picture, bytes):
         data = picture
     else:

@@ -290,12 +290,14 @@ def first(values: Sequence[T], kind: str, key: str, *, hint: str = "") -> T:
     return values[0]
 
 
-def place_in(db: Database, org_id: OrgId, kind: str, source: str, columns: Sequence[str], id_: str) -> Row:
+def place_in(
+    db: Database, org_id: OrgId, kind: str, source: str, columns: Sequence[str], id_: str, *, hint: str = ""
+) -> Row:
     """The values of these columns in the row `id_` of a table `source`, also of one that was deleted lately. Raises:
     NotFound, for a thing of this kind."""
     sql = f"SELECT {', '.join(columns)} FROM {source} WHERE id = :id AND org_id = :org_id"
     rows = db.rows(sql, {"id": storable(id_), "org_id": org_id}) or deleted_place(db, org_id, id_, columns)
-    return first(rows, kind, id_)
+    return first(rows, kind, id_, hint=hint)
 
 
 def deleted_place(db: Database, org_id: OrgId, id_: str, columns: Sequence[str]) -> Sequence[Row]:

@@ -146,18 +146,17 @@ class Vectors(Table):
         self._run("DELETE FROM embedding_queue WHERE number = :number", number=number)
         return scope
 
-    def refill(self, number: int) -> VectorScope:
+    def refill(self, number: int) -> None:
         """Let `fill` queue every text without a vector again, also those that failed for good. Raises: NotFound."""
         own_scope = "WHERE number = :number AND org_id = :org_id"
         self._run(f"UPDATE vector_scopes SET fill_from = 0 {own_scope}", number=number)
-        scope = self._get_scope(number)
+        self._get_scope(number)
         self._run(
             "UPDATE embedding_queue SET tries = 0, not_before = '', failure = NULL"
             " WHERE number = :number AND not_before = :never",
             number=number,
             never=NEVER,
         )
-        return scope
 
     def close(self, number: int, *, limit: int | None = None) -> bool:
         """Remove the scope with its vectors and its queue; with `limit`, that many rows, and the scope after the last

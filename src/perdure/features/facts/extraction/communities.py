@@ -29,14 +29,14 @@ SUMMARIES_MAX = 10
 Due = Sequence[tuple[Community, CommunityFacts]]
 
 
-async def summarize_due(ports: FactPorts, agent_id: AgentId, piece: Piece = AT_ONCE) -> int:
-    """Summarize communities of the agent's graph that have changed; return how many. `piece` is as of `extract_due`.
+async def summarize_due(ports: FactPorts, agent_id: AgentId, piece: Piece = AT_ONCE) -> None:
+    """Summarize communities of the agent's graph that have changed. `piece` is as of `extract_due`.
     Raises: NotFound, StoreError; CallPostponed, if no caller waits."""
     at = ports.clock.now()
     async with piece():
         graph, due, extractor = await ports.store.read(_load_due, ports, agent_id, at)
     if graph is None or not due:
-        return 0
+        return
     summaries = [best_facts_summary(facts.texts) for _, facts in due]
     if isinstance(extractor, Summarizer):
         large = [index for index, (_, facts) in enumerate(due) if facts.texts]
@@ -54,16 +54,14 @@ async def summarize_due(ports: FactPorts, agent_id: AgentId, piece: Piece = AT_O
         now = tx.of(Entities).find_community(graph.id, community.seq)
         return None if now is None else (now, summary_facts(tx, graph, now, at=at))
 
-    def store(tx: Tx) -> int:
-        """Store the summaries of communities that have not changed since they were loaded; return how many."""
-        return sum(
-            store_summary(tx, graph, community, facts.name, summary, at=ports.clock.now())
-            for (community, facts), summary in zip(due, summaries, strict=True)
-            if ModelInput((community, facts), partial(again, community=community)).holds(tx)
-        )
+    def store(tx: Tx) -> None:
+        """Store the summaries of communities that have not changed since they were loaded."""
+        for (community, facts), summary in zip(due, summaries, strict=True):
+            if ModelInput((community, facts), partial(again, community=community)).holds(tx):
+                store_summary(tx, graph, community, facts.name, summary, at=ports.clock.now())
 
     async with piece():
-        return await ports.store.write(store)
+        await ports.store.write(store)
 
 
 def _load_due(tx: Tx, ports: FactPorts, agent_id: AgentId, at: datetime) -> tuple[Graph | None, Due, Extractor | None]:

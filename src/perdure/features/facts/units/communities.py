@@ -155,11 +155,11 @@ def best_facts_summary(texts: Sequence[str]) -> str:
     return " ".join(" ".join(text.split()) for text in texts)[:SUMMARY_CHARS]
 
 
-def store_summary(tx: Tx, graph: Graph, community: Community, name: str, summary: str, *, at: datetime) -> bool:
-    """Store name and summary of a community, and the passage by which search finds it; return whether that was done. It
-    is not if the community has changed since it was loaded: it waits for the next time."""
+def store_summary(tx: Tx, graph: Graph, community: Community, name: str, summary: str, *, at: datetime) -> None:
+    """Store name and summary of a community, and the passage by which search finds it. If the community has changed
+    since it was loaded, it waits for the next time."""
     if tx.of(Entities).find_community(graph.id, community.seq) != community:
-        return False
+        return
     tx.of(Entities).put_community(replace(community, name=name, summary=summary, summary_due=False, updated_at=at))
     drop_passage(tx, graph, _passage_id(graph, community.seq))
     if summary:
@@ -173,7 +173,6 @@ def store_summary(tx: Tx, graph: Graph, community: Community, name: str, summary
             occurred_at=at,
         )
         tx.passages.add([passage])
-    return True
 
 
 def drop_passage(tx: Tx, graph: Graph, passage_id: PassageId) -> None:
