@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from perdure.features.mcp_server import memory, outputs
+from perdure.core.text import credentials
+from perdure.features.mcp_server import outputs
 from perdure.features.mcp_server.outputs import mask_output
 from tests.features.mcp_server.clients import connected, refused, said
 
@@ -110,7 +111,7 @@ async def test_arguments_are_masked_while_others_are_answered(tmp_path: Path, mo
         threads.add(threading.current_thread())
         return f"masked {text}"
 
-    monkeypatch.setattr(memory, "without_credentials", mask)
+    monkeypatch.setattr(credentials, "without_credentials", mask)
     async with connected(tmp_path) as client:
         answer = await said(client, "memory_remember", text="x", tags=["a", "b"])
         tags = await refused(client, "memory_remember", text="x", tags=["x" * 1_000] * 101)

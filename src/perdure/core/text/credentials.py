@@ -4,7 +4,8 @@ other memory that an agent writes."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 HIDDEN = "[credential: keep it with `perdure secret`]"
 
@@ -152,6 +153,15 @@ def without_credentials(text: str, *, named: bool = True) -> str:
     """Return the text with a note in place of each password, key or token; `named`: also of values that only a word
     beside them, such as "password", gives away."""
     return _hide(text, (), named=named)[0]
+
+
+def value_without_credentials(value: Any) -> Any:
+    """Return a value of JSON with a note in place of each credential in its texts; names of members stay."""
+    if isinstance(value, str):
+        return without_credentials(value)
+    if isinstance(value, Mapping):
+        return {name: value_without_credentials(one) for name, one in value.items()}
+    return [value_without_credentials(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def without_new_credentials(before: str, after: str) -> str:

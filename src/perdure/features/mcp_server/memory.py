@@ -16,7 +16,7 @@ from perdure.core.blocks import Author, Block, append_text, replace_text, rewrit
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound, ToolError
 from perdure.core.ids import AgentId, FactId, PassageId, is_id
 from perdure.core.models import EXTRACTIVE
-from perdure.core.text.credentials import without_credentials
+from perdure.core.text.credentials import value_without_credentials, without_credentials
 from perdure.core.text.reprs import plural
 from perdure.core.tools.arguments import fit_arguments
 from perdure.domain.archives.passages import NewPassage
@@ -126,7 +126,7 @@ class MemoryTools:
         self._changed = None
         run: Callable[..., Awaitable[str]] = getattr(self, f"_{spec.name}")
         kept = {name: arguments[name] for name in spec.kept if name in arguments}
-        masked = await asyncio.to_thread(_mask, kept)
+        masked = await asyncio.to_thread(value_without_credentials, kept)
         answer = await run(**{**arguments, **masked})
         if masked != kept:
             answer += f"\n{MASKED}"
@@ -362,15 +362,6 @@ def check_sizes(tool: str, arguments: Mapping[str, Any]) -> int:
         if len(items) > LIST_ITEMS:
             raise InvalidInput(f"{name:.80} has {len(items):,} items, the limit is {LIST_ITEMS:,}. Nothing was done.")
     return sum(sizes.values())
-
-
-def _mask(value: Any) -> Any:
-    """Return a text, or the texts in an object or list, without credentials."""
-    if isinstance(value, str):
-        return without_credentials(value)
-    if isinstance(value, Mapping):
-        return {name: _mask(one) for name, one in value.items()}
-    return [_mask(one) for one in value] if isinstance(value, list) else value
 
 
 def _block_edit(texts: Mapping[str, str]) -> Callable[[Block], Block]:

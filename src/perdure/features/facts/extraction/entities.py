@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.core.errors import PerdureError
 from perdure.core.sources import TRUSTED
-from perdure.core.text.credentials import without_credentials
+from perdure.core.text.credentials import value_without_credentials, without_credentials
 from perdure.core.text.dates import spans
 from perdure.core.text.forms import match_form, name_key
 from perdure.core.tools.arguments import fit_arguments
@@ -188,19 +188,10 @@ def _attributes(
             if name not in properties:
                 raise KeyError(name)
             single = {**schema, "properties": {name: properties[name]}, "required": []}
-            fitting |= fit_arguments("attributes", single, {name: _clean(value)})
+            fitting |= fit_arguments("attributes", single, {name: value_without_credentials(value)})
         except (KeyError, PerdureError):
             dropped["attribute is not of the schema"] += 1
     return fitting
-
-
-def _clean(value: Any) -> Any:
-    """Return a JSON value with all credentials in it replaced."""
-    if isinstance(value, str):
-        return without_credentials(value)
-    if isinstance(value, Mapping):
-        return {name: _clean(part) for name, part in value.items()}
-    return [_clean(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _with_speakers(batch: ReadBatch, entities: Sequence[NewEntity]) -> list[NewEntity]:
