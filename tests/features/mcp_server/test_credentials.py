@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.text import credentials
-from perdure.features.mcp_server import outputs
+from perdure.features.mcp_server import memory, outputs
 from perdure.features.mcp_server.outputs import mask_output
 from tests.features.mcp_server.clients import connected, refused, said
 
@@ -107,11 +106,11 @@ async def test_arguments_are_masked_while_others_are_answered(tmp_path: Path, mo
     """In another thread; and an argument is short, however many texts it has."""
     threads = set[threading.Thread]()
 
-    def mask(text: str) -> str:
+    def mask(kept: dict[str, Any]) -> dict[str, Any]:
         threads.add(threading.current_thread())
-        return f"masked {text}"
+        return {**kept, "text": "masked"}
 
-    monkeypatch.setattr(credentials, "without_credentials", mask)
+    monkeypatch.setattr(memory, "value_without_credentials", mask)
     async with connected(tmp_path) as client:
         answer = await said(client, "memory_remember", text="x", tags=["a", "b"])
         tags = await refused(client, "memory_remember", text="x", tags=["x" * 1_000] * 101)
