@@ -177,7 +177,7 @@ def files() -> dict[str, str]:
     return generator.formatted(generator.generate(features=find_features()))
 
 
-WITH_PARTS = re.findall(r"perdure\.features\.(\w+)", Path(inspect.getfile(feature_parts)).read_text())
+WITH_PARTS: list[str] = re.findall(r"perdure\.features\.(\w+)", Path(inspect.getfile(feature_parts)).read_text())
 
 
 @pytest.mark.uses(*sorted({*WITH_PARTS}))
