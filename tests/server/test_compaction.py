@@ -78,6 +78,9 @@ async def test_a_listed_summary_says_what_its_messages_say_now() -> None:
 
             assert (old in str(listed), new in note["content"]) == (False, True)
             old = new
+        await server.post(f"{path}/undo", {})
+        *_, note = listed = await server.get(f"{path}/messages")
+        assert ("otter" in str(listed), "seal" in note["content"]) == (False, True)
         await server.post(f"{path}/snapshots/restore", {"number": before["number"]})
         assert (await server.patch(f"{path}/messages/{said['id']}", {"content": WALRUS}))["content"] == WALRUS
 

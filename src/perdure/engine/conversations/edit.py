@@ -83,7 +83,7 @@ def edit_message(
     if edit.part != "reasoning":
         TEXTS_CHANGED(tx, [message_id], inputs.now)
         for node in revise_nodes(tx, [before], inputs):
-            _renew_note(tx, node, author, inputs)
+            renew_note(tx, node, inputs, author=author)
         MESSAGE_EDITED(tx, before, inputs.now)
     return after
 
@@ -100,7 +100,7 @@ def revise_message(
     return after
 
 
-def _renew_note(tx: Tx, before: SummaryNode, author: Author, inputs: UnitInputs) -> None:
+def renew_note(tx: Tx, before: SummaryNode, inputs: UnitInputs, *, author: Author) -> None:
     """Show a node's new text also in the message that tells of it. `before`: the node as it was."""
     if (found := find_note(tx, before, reset=False)) is not None:
         row, note = found

@@ -22,7 +22,7 @@ from perdure.domain.corrections import checksum, message_item, passage_fields, p
 from perdure.domain.texts import TEXTS_CHANGED, keeper_of, keepers
 from perdure.domain.values import BATCH_CHARS
 from perdure.engine.compaction.revise import revise_nodes
-from perdure.engine.conversations.edit import revise_message
+from perdure.engine.conversations.edit import renew_note, revise_message
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.features.origins.find import TextLocation, resolve_text, scan
@@ -218,7 +218,9 @@ def _undo_step(
         restored += not problem
         conflicts += [problem] if problem else []
     seqs = [tx.messages.place(one)[1] for one in tx.messages.find_existing(changed)]
-    revise_nodes(tx, tx.messages.list_by_seqs(correction.agent_id, seqs), inputs)
+    for node in revise_nodes(tx, tx.messages.list_by_seqs(correction.agent_id, seqs), inputs):
+        if correction.kind == "message":  # what was forgotten was taken out of the note itself
+            renew_note(tx, node, inputs, author=author)
     tx.corrections.drop_items(correction, len(items))
     tx.of(TextMentions).revise_settings(correction.agent_id)
     renew_system_message(tx, correction.agent_id, 0, inputs)

@@ -187,7 +187,8 @@ class MemoryOrigins:
             raise NotFound("passage", passage.id, hint="it is in no archive of the agent")
         merged = self.tx.passages.list_merged(passage.archive_id, passage.id)
         writes = [write for one in (passage, *merged) for write in self._writes_of_passage(one)]
-        messages = [message for one in (passage, *merged) if _is_captured(one) for message in self._captured(one)]
+        captured = [one for one in (passage, *merged) if one.source.get("type") == CAPTURED]
+        messages = [message for one in captured for message in self._captured(one)]
         return MemoryOrigin(
             kind="passage",
             id=passage.id,
@@ -273,15 +274,10 @@ class MemoryOrigins:
         )
 
 
-def _is_captured(passage: Passage) -> bool:
-    """Whether a passage was captured from a conversation."""
-    return bool(passage.source.get("type") == CAPTURED)
-
-
 def _author_of(passage: Passage) -> Author:
     """Who stored a passage, as its source says."""
     source = passage.source
-    if _is_captured(passage) or ("file_id" in source and source.get("agent_id") is None):
+    if source.get("type") == CAPTURED or ("file_id" in source and source.get("agent_id") is None):
         return Author(kind="system", id="perdure")
     if (agent_id := source.get("agent_id")) is None:
         return Author(kind="user", id=source.get("author_id", "user"))
