@@ -81,6 +81,7 @@ def test_a_name_that_begins_as_a_home_folder_is_that_of_a_file(
 
 
 @pytest.mark.parametrize("verb", ["revoke", "delete"])
+@pytest.mark.uses("access")
 def test_a_key_is_found_by_its_only_name(tmp_path: Path, verb: str) -> None:
     """Of several only by id, and an unknown one is answered with the list."""
     for name in ("one", "two", "two"):

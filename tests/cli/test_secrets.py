@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support.programs import perdure, run_inside
 
 CANARY = "canary-5f1d7c0a"
@@ -44,6 +46,7 @@ def test_bad_input_is_told_and_makes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.uses("access")
 def test_a_secret_of_another_organisation_is_its_own(tmp_path: Path) -> None:
     run_inside(tmp_path, "org", "create", "Acme")
     assert perdure(tmp_path, "secret", "set", "TOKEN", "--org", "Acme", stdin=f"{CANARY}\n").returncode == 0

@@ -88,6 +88,7 @@ def test_an_address_that_does_not_open_is_one_line_without_its_password(
 
 @pytest.mark.parametrize("address", [f"mysql://x:{PASSWORD}@y/z", "postgres:foo", f"dbname=x password={PASSWORD}"])
 @pytest.mark.parametrize("place", ["FROM", "TO"])
+@pytest.mark.uses("copies")
 def test_migrate_db_takes_no_address_for_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, place: str
 ) -> None:
