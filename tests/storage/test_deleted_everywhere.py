@@ -91,6 +91,7 @@ def test_no_table_keeps_a_row_of_a_deleted_agent(database: str, tmp_path: Path) 
     assert {one for one in leftovers(after, agent_id, CANARY) if one.partition(".")[0] not in KEPT} == set()
 
 
+@pytest.mark.uses("extractive")
 async def test_a_scrub_removes_every_byte(tmp_path: Path) -> None:
     """From the tables, the words of the index, the free pages and the log."""
     path = tmp_path / "perdure.db"
