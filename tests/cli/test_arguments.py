@@ -184,7 +184,7 @@ def test_an_agent_is_exported_under_its_name(home: Path, monkeypatch: pytest.Mon
     assert "--overwrite" in run_inside(home, "agent", "export", "nova").stderr
     store = run_inside(home, "agent", "export", "nova", "perdure.db", "--overwrite")
     assert store.returncode == 1 and "perdure.db is the store itself" in " ".join(store.stderr.split())
-    assert run_inside(home, "agent", "show", "nova").returncode == 0
+    assert run_inside(home, "agent", "settings", "nova").returncode == 0
 
 
 @pytest.mark.uses("files")

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from perdure.core.errors import InvalidInput, file_errors
+from perdure.core.text.tables import read_table
 
 RESULT, PAGE = "result.json", "results.html"
+FILTERS: Mapping[str, Callable[[Any], str]] = {
+    "percent": lambda share: "–" if share is None else f"{100 * share:.1f}",
+    "dollars": lambda price: (
+        "unknown" if price is None else "$0" if not price else f"${price:.4f}" if price < 1 else f"${price:,.2f}"
+    ),
+    "tokens": lambda count: "–" if count is None else f"{count:,.0f}",
+    "seconds": lambda time_s: f"{1000 * time_s:.0f} ms" if time_s < 1 else f"{time_s:.1f} s",
+}
+"""How the templates write figures. A share or a count that is None was not measured."""
 
 
 def write_result(folder: Path, result: Mapping[str, Any]) -> Path:
@@ -40,7 +49,7 @@ def write_page(folder: Path) -> Path:
 
 def render_page(results: Sequence[Mapping[str, Any]]) -> str:
     """Return the page of results as HTML that needs nothing else."""
-    peers = tomllib.loads(_text("peers.toml"))["figure"]
+    peers = read_table(__file__, "peers.toml")["figure"]
     return _render("page.html", results=results, peers=peers, picture=render_grid)
 
 
@@ -64,34 +73,10 @@ def _render(name: str, **values: Any) -> str:
     from markupsafe import Markup
 
     made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters |= {"percent": _percent, "dollars": _dollars, "tokens": _tokens, "seconds": _seconds}
-    text: str = made.from_string(_text(f"templates/{name}")).render(safe=Markup, **values)
+    made.filters |= FILTERS
+    template = files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
+    text: str = made.from_string(template).render(safe=Markup, **values)
     return text
-
-
-def _text(name: str) -> str:
-    """Return the text of a file of this folder."""
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _percent(share: float | None) -> str:
-    """Return a share as people write it."""
-    return "–" if share is None else f"{100 * share:.1f}"
-
-
-def _dollars(price: float | None) -> str:
-    """Return a price in US dollars."""
-    return "unknown" if price is None else "$0" if not price else f"${price:.4f}" if price < 1 else f"${price:,.2f}"
-
-
-def _tokens(count: float | None) -> str:
-    """Return a number of tokens."""
-    return "–" if count is None else f"{count:,.0f}"
-
-
-def _seconds(time_s: float) -> str:
-    """Return a time."""
-    return f"{1000 * time_s:.0f} ms" if time_s < 1 else f"{time_s:.1f} s"
 
 
 def _write(file: Path, text: str) -> Path:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
+from perdure.core.text.tables import read_table
 
-@functools.cache
-def _patterns() -> Sequence[Mapping[str, Any]]:
-    text = files(__package__).joinpath("chores.toml").read_text("utf-8")
-    found: Sequence[Mapping[str, Any]] = tomllib.loads(text)["chore"]
-    return found
+_PATTERNS: Sequence[Mapping[str, Any]] = read_table(__file__)["chore"]
 
 
 def _matches_chore(text: str, pattern: Mapping[str, Any]) -> bool:
@@ -56,7 +50,7 @@ def is_chore(text: str, system: str = "", *, is_alone: bool = False) -> bool:
             ask for summaries: a text alone that wants one is no chore.
     """
     text = text.replace("\r\n", "\n").strip()
-    if any(_matches_chore(text, pattern) for pattern in _patterns()):
+    if any(_matches_chore(text, pattern) for pattern in _PATTERNS):
         return True
     tasks = ((_TASK, text[:HEAD_CHARS]), (_TASK_OF_SYSTEM, system[:HEAD_CHARS]))
     asks = any(task.search(head) and _OF_CHAT.search(head) for task, head in tasks)
