@@ -72,7 +72,7 @@ async def test_a_server_is_asked_again_before_a_model_is_refused(monkeypatch: py
     """It gets models while this process runs, and may be started after it; one that is known is not asked for."""
     models = ModelRegistry()
     await models.probe_local()
-    async with fake_provider(LISTED) as provider:
+    async with fake_provider({**LISTED}) as provider:
         set_port(monkeypatch, "ollama", port_of(provider))
         models._default_endpoints = dict(ModelRegistry()._default_endpoints)
         await models.look_for("ollama/qwen3")
@@ -81,7 +81,7 @@ async def test_a_server_is_asked_again_before_a_model_is_refused(monkeypatch: py
         await models.look_for("ollama/qwen3")
         assert sum(one.path == "/v1/models" for one in provider.requests) == count
 
-        provider.answers["/v1/models"]["data"].append({"id": "new:1b"})
+        provider.answers["/v1/models"] = {"data": [*LISTED["/v1/models"]["data"], {"id": "new:1b"}]}
         assert not models.takes("ollama/new:1b")
         await models.look_for("ollama/new:1b")
         assert models.takes("ollama/new:1b")
