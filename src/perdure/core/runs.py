@@ -73,9 +73,6 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
 
-    def __sub__(self, other: Usage) -> Usage:
-        return Usage(**{name: getattr(self, name) - getattr(other, name) for name in self.__slots__})
-
 
 NO_USAGE = Usage()
 

@@ -72,7 +72,8 @@ def used_by(tx: Tx, run: Run, steps: Sequence[Step], inputs: UnitInputs) -> Peri
 def _calls_of(run: Run, steps: Sequence[Step]) -> list[tuple[str, Usage]]:
     """Return (model, usage) of a run's steps, and of its summaries, at the price of the run's newest step."""
     calls = [(step.model, step.usage) for step in steps]
-    summaries = run.usage - sum((usage for _, usage in calls), NO_USAGE) if run.ended else run.usage
+    in_steps = sum((usage for _, usage in calls), NO_USAGE) if run.ended else NO_USAGE
+    summaries = Usage(**{name: getattr(run.usage, name) - getattr(in_steps, name) for name in Usage.__slots__})
     return [*calls, (steps[-1].model, summaries)] if steps else calls
 
 
