@@ -1,11 +1,11 @@
-"""Addresses of stores, as people and logs may see them."""
+"""Addresses of stores, as people and logs may see them; and which hosts are this machine or near it."""
 
 from __future__ import annotations
 
 import pytest
 
 from perdure.core.errors import InvalidInput
-from perdure.core.incoming.addresses import check_store_address, is_postgres, without_password
+from perdure.core.incoming.addresses import check_store_address, is_loopback, is_near, is_postgres, without_password
 from perdure.providers.masking import environment_secrets
 
 
@@ -50,3 +50,20 @@ def test_the_log_masks_passwords_of_addresses() -> None:
     found = environment_secrets({"PERDURE_STORE": "postgresql://ada:long%40secret@db/x", "HOME": "/root"})
 
     assert found == ("long%40secret", "long@secret")
+
+
+@pytest.mark.parametrize(
+    ("host", "is_own", "is_in_reach"),
+    [
+        *((host, True, True) for host in ("127.0.0.1", "127.8.0.9", "::1", "[::1]", "::ffff:127.0.0.1", "LOCALHOST.")),
+        *((host, False, True) for host in ("192.168.1.5", "::ffff:10.0.0.1", "fd00::1", "fe80::1%eth0", "0.0.0.0")),
+        *((host, False, True) for host in ("llama", "Host.Docker.Internal", "nas.local.")),
+        *((host, False, False) for host in ("127.evil.example", "localhost.evil.example", "127.0.0.1.evil.example")),
+        *((host, False, False) for host in ("8.8.8.8", "::ffff:8.8.8.8", "2606:4700::1111", "api.groq.com", "")),
+    ],
+)
+def test_a_host_is_this_machine_by_what_it_is_and_not_by_how_it_begins(
+    host: str, is_own: bool, is_in_reach: bool
+) -> None:
+    """An address counts as the number that it is, however it is written; a name counts whole."""
+    assert (is_loopback(host), is_near(host.strip("[]"))) == (is_own, is_in_reach)

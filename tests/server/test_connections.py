@@ -16,8 +16,9 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from perdure import InvalidInput
+from perdure.core.incoming.addresses import network_of
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
-from perdure.server.config import ServerConfig, network_of
+from perdure.server.config import ServerConfig
 from perdure.server.serving import serve
 from perdure.server.serving.connections import PROBES, Connection, Connections
 from perdure.testing import says

@@ -15,18 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perdure.core.errors import AddressRefused, InvalidInput, ModelError
+from perdure.core.incoming.addresses import is_loopback
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.core.incoming.json_limits import parse_json
-from perdure.providers.masking import (
-    LISTING,
-    HostGuard,
-    api_path,
-    error_body,
-    is_loopback,
-    mask_text,
-    read_answer,
-    without_secrets,
-)
+from perdure.providers.masking import LISTING, HostGuard, api_path, error_body, mask_text, read_answer, without_secrets
 from perdure.providers.provider import ALIASES, NO_KEY, PROVIDERS, Endpoint, ProviderKind
 from perdure.providers.traits import ServerTraits, served_in
 
@@ -195,7 +187,7 @@ async def fetch_json(
 
     secrets = [endpoint.api_key] if endpoint.has_key else []
     guarded: dict[str, Any] = {}
-    if is_loopback(url):  # certificates take 20 ms to read
+    if is_loopback(urllib.parse.urlsplit(url).hostname or ""):  # certificates take 20 ms to read
         guarded = {"trust_env": False, "verify": url.lower().startswith("https:")}
     if endpoint.guard is not None:
         guarded = {"trust_env": False, "transport": endpoint.guard.transport(httpx.create_ssl_context())}

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import re
-import urllib.parse
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -70,10 +68,6 @@ class HostGuard(Protocol):
         """A transport for clients of `httpx2`. It raises AddressRefused."""
 
 
-_NEAR_NAMES = ("localhost", "host.docker.internal", "host.containers.internal")
-_NEAR_ENDS = (".local", ".lan", ".home", ".internal")
-
-
 def api_path(path: str) -> str:
     """The path of a chat API, without `/chat/completions` and a / at the end.
 
@@ -87,25 +81,6 @@ def without_secrets(url: str) -> str:
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     place, slash, path = rest.partition("/")
     return hide_secret(f"{scheme}{separator}{place.rpartition('@')[2]}{slash}{path}")[0].removesuffix(HIDDEN_QUERY)
-
-
-def is_loopback(url: str) -> bool:
-    """Whether an address is one of this machine's own."""
-    host = urllib.parse.urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
-
-
-def is_near(url: str) -> bool:
-    """Whether an address is of this machine or its network: who runs a server there has chosen its models.
-
-    >>> is_near("http://192.168.1.5:8080/v1"), is_near("http://llama:8080/v1"), is_near("https://api.groq.com/v1")
-    (True, True, False)
-    """
-    host = (urllib.parse.urlsplit(url).hostname or "").lower()
-    try:
-        return ipaddress.ip_address(host).is_private
-    except ValueError:
-        return host in _NEAR_NAMES or host.endswith(_NEAR_ENDS) or bool(host and "." not in host)
 
 
 MASK = "***"

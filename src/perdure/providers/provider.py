@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
+from perdure.core.incoming.addresses import is_near
 from perdure.core.models import NO_TRAITS, Model, ModelTraits
 from perdure.core.text.tables import read_table
-from perdure.providers.masking import HostGuard, is_near, without_secrets
+from perdure.providers.masking import HostGuard, without_secrets
 
 NO_KEY = "none"  # what servers without keys are sent; some refuse a request without the header
 
@@ -113,7 +115,8 @@ class Endpoint:
     def local(self) -> bool:
         """Whether the user chooses its models: a kind of local server, one without a key, or one near by with OpenAI's
         API, whose clients often demand some key."""
-        return self.entry.local or not self.has_key or (self.entry.name == "openai" and is_near(self.base_url))
+        is_plain = self.entry.name == "openai"
+        return self.entry.local or not self.has_key or (is_plain and is_near(urlsplit(self.base_url).hostname or ""))
 
     def is_large(self, name: str) -> bool:
         """Whether its model of this name is one of the large hosts."""

@@ -6,7 +6,6 @@ read. The server requires it; the CLI and the dashboard read it from there.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import os
 import re
@@ -18,6 +17,7 @@ from secrets import token_urlsafe
 
 from perdure.app import make_key_file
 from perdure.core.errors import InvalidInput, file_errors
+from perdure.core.incoming.addresses import is_loopback
 from perdure.settings import Settings, check_choices, variables_of
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -169,27 +169,6 @@ class ServerConfig:
 
 _MAY_BE_ZERO = frozenset({"port", "connections_per_address", "drain_s", "shutdown_s"})
 _DEFAULTS = ServerConfig()
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that is bound to `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def network_of(host: str) -> str:
-    """What a client is counted by: an IPv4 address, or the 64 bits of IPv6 that one subscriber has."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv4Address) or address.is_loopback:
-        return str(address)
-    return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))
 
 
 def key_path(settings: Settings) -> Path:

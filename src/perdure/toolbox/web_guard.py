@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 
 from perdure.core.errors import AddressRefused
-from perdure.core.incoming.addresses import is_allowed
+from perdure.core.incoming.addresses import find_address, is_allowed, unwrap_address
 from perdure.core.text.tables import read_table
 
 if TYPE_CHECKING:
@@ -42,12 +42,6 @@ _NETWORKS: Mapping[str, Mapping[str, str]] = read_table(__file__, "networks.toml
 _NONPUBLIC_V4 = [(ipaddress.IPv4Network(network), kind) for network, kind in _NETWORKS["v4"].items()]
 _PUBLIC_V6 = ipaddress.IPv6Network("2000::/3")
 _NONPUBLIC_V6 = [(ipaddress.IPv6Network(network), kind) for network, kind in _NETWORKS["v6"].items()]
-# Networks whose addresses hold an IPv4 address, and how many bits from the end it lies.
-_WRAPS_V4 = (
-    (ipaddress.IPv6Network("::ffff:0:0/96"), 0),
-    (ipaddress.IPv6Network("64:ff9b::/96"), 0),
-    (ipaddress.IPv6Network("2002::/16"), 80),
-)
 
 
 def nonpublic_range(address: str) -> str | None:
@@ -62,19 +56,6 @@ def nonpublic_range(address: str) -> str | None:
         kind = next((kind for network, kind in _NONPUBLIC_V6 if ip in network), None)
         return kind or (None if ip in _PUBLIC_V6 else "a reserved range")
     return next((kind for network, kind in _NONPUBLIC_V4 if ip in network), None)
-
-
-def unwrap_address(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The address, or the IPv4 address in it, as mapped, NAT64 and 6to4 addresses have one.
-
-    Raises: ValueError: it is no address.
-    """
-    ip = ipaddress.ip_address(address)
-    if isinstance(ip, ipaddress.IPv6Address) and ip.scope_id is None:
-        for network, bits in _WRAPS_V4:
-            if ip in network:
-                return ipaddress.IPv4Address(int(ip) >> bits & 0xFFFFFFFF)
-    return ip
 
 
 class SystemResolver:
@@ -151,11 +132,11 @@ class WebGuard:
         if not allowed and port not in ports:
             names = ", ".join(map(str, sorted(ports)))
             raise AddressRefused(label, f"port {port} is not one of those of web pages: {names}")
-        addresses = (host,) if is_address(host) else await self._resolve_name(host, port, label)
+        addresses = (host,) if find_address(host) else await self._resolve_name(host, port, label)
         if not allowed:
             for address in addresses:
                 kind = nonpublic_range(address)
-                if kind is not None and not (self._private and is_allowed(unwrap_address(address))):
+                if kind is not None and not (self._private and is_allowed(address)):
                     raise AddressRefused(label, f"it leads to {address}, which is {kind}")
         return tuple(addresses)
 
@@ -223,15 +204,6 @@ def pin_request(request: R, host: str, address: str) -> R:
     extensions = dict(request.extensions) | ({} if address == host else {"sni_hostname": host})
     url = request.url.copy_with(host=address)
     return type(request)(request.method, url, headers=request.headers, stream=request.stream, extensions=extensions)
-
-
-def is_address(host: str) -> bool:
-    """Whether a host is an IP address, and not a name to resolve."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def host_and_port(host: str, port: int) -> str:

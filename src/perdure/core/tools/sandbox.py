@@ -5,7 +5,6 @@ What is measured and enforced is an adapter's; here are the values only. The `li
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from perdure.core.errors import InvalidInput
+from perdure.core.incoming.addresses import find_address
 from perdure.core.text.json_strings import json_start
 
 REQUIREMENT_CHARS_MAX = 200
@@ -240,9 +240,5 @@ def _is_host(text: str) -> bool:
     """Return whether the text is a name, a pattern or an address; 1.2.3 and 0x7f.1 are none."""
     last = text.rsplit(".", 1)[-1]
     if text.startswith("[") or last.isdigit() or last.startswith("0x"):
-        try:
-            address = ipaddress.ip_address(text.strip("[]"))
-        except ValueError:
-            return False
-        return (address.version == 6) == text.startswith("[")
+        return find_address(text.strip("[]")) is not None and (":" in text) == text.startswith("[")
     return True

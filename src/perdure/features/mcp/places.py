@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from perdure.core.incoming.addresses import is_allowed
-from perdure.toolbox.web_guard import Resolve, is_address, nonpublic_range, resolve, unwrap_address
+from perdure.core.incoming.addresses import find_address, is_allowed, unwrap_address
+from perdure.toolbox.web_guard import Resolve, nonpublic_range, resolve
 
 
 async def resolve_host(host: str, port: int, *, private: bool | None, resolver: Resolve = resolve) -> Sequence[str]:
@@ -22,14 +22,14 @@ async def resolve_host(host: str, port: int, *, private: bool | None, resolver: 
     """
     name = host.strip("[]")
     try:
-        addresses = (name,) if is_address(name) else await resolver(name, port)
+        addresses = (name,) if find_address(name) else await resolver(name, port)
     except OSError as error:
         raise ConnectionError(f"the host {host} can't be resolved: {error.strerror or error}") from error
     if not addresses:
         raise ConnectionError(f"the host {host} has no address")
     for address in addresses:
         real = unwrap_address(address)
-        if not is_allowed(real):
+        if not is_allowed(address):
             raise ConnectionError(f"the host {host} leads to {real}, where no MCP server is looked for")
         if private is False and (kind := nonpublic_range(address)) is not None:
             raise ConnectionError(
@@ -44,7 +44,7 @@ async def leads_inside(url: str, *, resolver: Resolve = resolve) -> bool:
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     try:
-        addresses = (host,) if is_address(host) else await resolver(host, parts.port or 443)
+        addresses = (host,) if find_address(host) else await resolver(host, parts.port or 443)
     except OSError:
         return False
     return is_inside(addresses)

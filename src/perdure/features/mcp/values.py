@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from urllib.parse import urlsplit
 
 from perdure.core.errors import DataTooLarge, InvalidInput
 from perdure.core.ids import McpServerId, OrgId, ToolId
-from perdure.core.incoming.addresses import is_allowed
+from perdure.core.incoming.addresses import find_address, is_allowed
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.secrets import HIDDEN_QUERY, Cipher, hide_secret
 from perdure.core.text.json_strings import compact_json, sorted_json
@@ -308,11 +307,8 @@ def _check_url(url: str) -> None:
         raise InvalidInput(f"the url of an MCP server can't be read: {error}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise InvalidInput(f"the url of an MCP server begins with http:// or https:// and a host, not {url!r:.80}")
-    try:
-        address = ipaddress.ip_address(parts.hostname.partition("%")[0])
-    except ValueError:  # a name: where it leads is looked at with each request
-        address = None
-    if address is not None and not is_allowed(address):
+    address = parts.hostname.partition("%")[0]  # where a name leads is looked at with each request
+    if find_address(address) is not None and not is_allowed(address):
         raise InvalidInput(f"the url of an MCP server leads to {address}, where no MCP server is looked for")
     if parts.username is not None or parts.password is not None:
         raise InvalidInput("the url of an MCP server holds no user or password: give a token or a header, encrypted")

@@ -16,11 +16,12 @@ from starlette.types import Scope, Send
 from perdure.core.errors import StoreError
 from perdure.core.features import Point
 from perdure.core.ids import OrgId
+from perdure.core.incoming.addresses import is_loopback
 from perdure.core.incoming.principals import LOCAL, Principal
 from perdure.core.runs import Callback
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.access.session import DashboardSessions
-from perdure.server.config import ServerConfig, is_loopback
+from perdure.server.config import ServerConfig
 
 SIGN_IN = "/sign-in"
 PAGE_HEADER = b"hx-request"

@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from http.cookies import CookieError, SimpleCookie
 
+from perdure.core.incoming.addresses import network_of
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.incoming.principals import LOCAL, Principal
 from perdure.core.ports import Clock
-from perdure.server.config import network_of
 
 COOKIE = "perdure_session"
 LINK_S = 10 * 60

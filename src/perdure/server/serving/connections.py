@@ -23,7 +23,8 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from perdure.server.config import ServerConfig, network_of
+from perdure.core.incoming.addresses import network_of
+from perdure.server.config import ServerConfig
 from perdure.server.log import current_trace
 from perdure.server.serving.guards import OPEN_PATHS, RETRY_AFTER
 from perdure.server.wire.errors import refusal_answer

@@ -31,11 +31,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.core.errors import DataTooLarge, FileTooLarge, StoreError
 from perdure.core.features import Point
+from perdure.core.incoming.addresses import is_loopback
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.incoming.limits import Limits
 from perdure.core.incoming.principals import LOCAL, current_principal
 from perdure.server.access.gate import PAGE_HEADER, WITHOUT_BODY, Gate, RequestRejected
-from perdure.server.config import ANY, LOOPBACK_NAMES, NULL_ORIGIN, ServerConfig, is_loopback
+from perdure.server.config import ANY, LOOPBACK_NAMES, NULL_ORIGIN, ServerConfig
 from perdure.server.log import current_trace
 from perdure.server.wire.errors import UNKNOWN, error_answer, refusal_answer
 from perdure.server.wire.fields import request_limits

@@ -24,12 +24,13 @@ from typing import Any, Self
 import httpx
 
 from perdure.core.errors import AddressRefused, DataTooLarge
+from perdure.core.incoming.addresses import find_address
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.toolbox.processes import end_group, start_group
 from perdure.toolbox.sandbox.inside.installer import PROXY_VARIABLE, SETTING_NAMES, SETTINGS_PREFIX
 from perdure.toolbox.sandbox.package_cache import tree_bytes, walk_entries
 from perdure.toolbox.sandbox.proxy import ForwardProxy, Upstream
-from perdure.toolbox.web_guard import WebGuard, host_and_port, is_address, resolve, strip_url
+from perdure.toolbox.web_guard import WebGuard, host_and_port, resolve, strip_url
 
 TIMEOUT_S = 300.0
 CPU_S = 600
@@ -219,7 +220,7 @@ class _IndexProxy:
             return await guard.resolve_host(host, port)
         except AddressRefused as error:
             index_port = port in {port for _, port in self._indexes}
-            if index_port and not is_address(host) and not self._upstream_for(host):
+            if index_port and not find_address(host) and not self._upstream_for(host):
                 # A mirror inside may stand for the index and for where its files lie, by the names of both.
                 addresses = await self._resolve(host, port)
                 index = {address for place in self._indexes for address in await self._resolve(*place)}
