@@ -59,6 +59,28 @@ async def test_a_message_that_waits_is_taken_back(tmp_path: Path) -> None:
             await other.take_back(third.id)
 
 
+@pytest.mark.parametrize("waits_for", ["a person", "the model"])
+async def test_a_message_that_waits_is_cancelled_at_once(tmp_path: Path, waits_for: str) -> None:
+    """Whatever the run before it waits for; the message is in no history, and the next one has its turn."""
+    model = SlowCaller("one ", "two")
+    async with await open_async(tmp_path / "agents.db", model=model) as perdure:
+        agent, first = await speaking(perdure, model, agent_type="memgpt_v2_agent", tools=("send_message",))
+        second, third = [(await agent.submit(text)).run for text in ("never mind", "and then?")]
+        if waits_for == "a person":
+            await agent.require_approval("send_message")
+            model.go.set()
+            await until_ended(agent, first)
+            assert [call.name for call in await agent.pending()] == ["send_message"]
+
+        cancelled = await agent.cancel(second.id)
+        assert (cancelled.status, cancelled.stop_reason, cancelled.ended) == ("cancelled", "cancelled", True)
+        await until_ended(agent, second.id)
+        assert [run.id for run in await agent.cancel_all()] == [third.id, first]
+        assert {run.status for run in [await agent.run(run.id) for run in await agent.runs()][:2]} == {"cancelled"}
+        await until_ended(agent, first)
+        assert "never mind" not in await texts(agent) and await agent.waiting() == []
+
+
 async def test_a_failed_answer_is_tried_again(tmp_path: Path) -> None:
     """The message is not sent a second time, and a second press is the same try."""
     script = [fails(), says("Good morning.")]

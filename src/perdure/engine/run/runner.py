@@ -261,9 +261,9 @@ class Runner:
                 self._readers.pop(run.key, None)
 
     async def cancel(self, run_id: RunId) -> Run:
-        """Ask a run to stop, and those of other agents that it waits for; return the run as it then stands. An ended
-        run stays as it is; but if it had stopped at calls that still wait for an answer, they are given up. Raises:
-        NotFound, StoreError."""
+        """Ask a run to stop, and those of other agents that it waits for; return the run as it then stands. One that
+        waits behind another ends at once, without its messages. An ended run stays as it is; but if it had stopped at
+        calls that still wait for an answer, they are given up. Raises: NotFound, StoreError."""
         cancelled = await self._ports.store.write(request_cancel, run_id, self._ports.inputs())
         for run, events, following in cancelled:
             if following is not None:
