@@ -198,10 +198,10 @@ def _items(value: str) -> list[str]:
     """The items of a value that lists three or more; "fish and chips" and "Turin, Italy" are one item each."""
     items = [value]
     if "、" in value:
-        items = re.split(r"、|[和与]", value)
-    elif value.count(",") >= 2 or re.search(r",\s.*\s(?:and|or)\s", value):
-        items = re.split(r",\s*(?:and\s+|or\s+)?|\s+(?:and|or)\s+", value)
-    items = [item for item in map(_tidy, items) if _says_something(item)]
+        items = re.split(r"、|[和与]|(?<![平高中初上下优同])等.{0,3}$", value)
+    elif value.count(",") >= 2 or re.search(r",\s.*\s(?:and|or)\b|\sas\swell\sas\s", value):
+        items = re.split(r",\s*(?:and\s+|or\s+)?|\s+(?:and|or|as\s+well\s+as)\s+", value)
+    items = [item for item in map(_tidy, items) if _says_something(item) and not _FORM["filler"].fullmatch(item)]
     return [value] if any(len(item.split()) > 3 for item in items) else items
 
 

@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from perdure.core.text.dates import EARLIEST, LATEST, spans
@@ -200,10 +200,8 @@ def _clauses(sentence: Sentence) -> Iterator[Sentence]:
 def _statements_of(clause: Sentence, now: datetime, people: Sequence[str], greeted: bool) -> Iterator[Statement]:
     """The statements of a clause about the speaker, a relative or pet that it names, or one of `people`."""
     if birthday := _FORM["birthday"].search(clause.masked):
-        if date := next(iter(spans(clause.text[birthday.end() :], now=now)), None):
-            yield Statement(
-                relation=BIRTHDAY, object=re.sub(r"^(?:on|in)\s+", "", date.text).rstrip(" .,。，"), kind="Event"
-            )
+        if date := _birthday(clause.text[birthday.end() :], now):
+            yield Statement(relation=BIRTHDAY, object=date, kind="Event")
         return
     subject, rest = "", clause
     if relative := _relative(clause):
@@ -216,6 +214,20 @@ def _statements_of(clause: Sentence, now: datetime, people: Sequence[str], greet
         subject, rest = person, _about(clause.cut(lead + len(person)))
     if rest.text.strip():
         yield from _plain_statements(rest, now, subject, greeted)
+
+
+def _birthday(text: str, now: datetime) -> str:
+    """Return the first date of a text as every year has it, such as "3 May"; empty: it has none."""
+    # The same words mean another day later if they count from the day on which they are said: "tomorrow".
+    first, later = (next(iter(spans(text, now=at)), None) for at in (now, now + timedelta(days=45)))
+    if first is None or later is None:
+        return ""
+    if f"{first.start:%m%d}" == f"{later.start:%m%d}":
+        return re.sub(r"^(?:on|in)\s+", "", first.text).rstrip(" .,。，")
+    if first.end - first.start > timedelta(days=2):  # "next week"
+        return ""
+    form = "{0.month}月{0.day}日" if re.search(f"[{CJK}]", text) else "{0.day} {0:%B}"
+    return form.format(first.start)
 
 
 def _relative(clause: Sentence) -> tuple[Statement, int, int] | None:
@@ -251,8 +263,8 @@ def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bo
         yield Statement(relation=relation, object="", subject=subject, mode="ends", invalid_at=start)
         return
     text, mode = _plain_form(text)
-    if mode == "is" and start and start > now:
-        return  # "from 2030"
+    if mode == "is" and ((start and start > now) or (not is_stretch and _FORM["once"].search(clause.masked))):
+        return  # "from 2030", "I have lived in Rome"
     if forget:
         text, mode = re.sub(r"(?:的事情?|这件?事)?[吧啊。！\s]*$", "", text), "never"
     if mode == "not" and (_FORM["no_more"].search(clause.masked) or _FORM["ended_zh"].search(clause.masked)):
