@@ -20,7 +20,7 @@ from perdure.core.runs import Run, RunKey, status_of
 from perdure.engine.log.run_log import open_calls_in
 from perdure.storage.database.row_format import iso
 from perdure.storage.tx import Tx
-from tests.simulator.invariants import Violation, check_resets
+from tests.simulator.invariants import Violation, check_resets, was_taken_back
 
 _EVERYTHING = 1_000_000
 
@@ -177,7 +177,7 @@ class Audit:
 
     def _check_held(self, run: Run, before: Mapping[str, Any], touched: _Touched, events: list[Event]) -> None:
         """Only who holds a run works on it; but anybody may ask it to stop, or answer calls at which it has stopped."""
-        if before["reason"] == "requires_approval":
+        if before["reason"] == "requires_approval" or (before["status"] == "queued" and was_taken_back(run)):
             return
         asked = all(isinstance(event, RunCancelRequested) for event in events)
         worked = not asked or any(what != "event" for what, _, _ in touched.rows)

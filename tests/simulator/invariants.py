@@ -44,7 +44,8 @@ def check_agent(
     Raises: Violation.
     """
     messages = tx.messages.list(agent_id, limit=_EVERYTHING, kinds=None, reset=True)
-    _check_messages(messages, list(sent))
+    runs = tx.runs.list(agent_id, limit=_EVERYTHING)
+    _check_messages(messages, list(sent), taken_back=sum(map(was_taken_back, runs)))
     check_resets(tx, agent_id)
     for conversation in tx.conversations.list(agent_id, limit=1000):
         _check_line([message for message in messages if message.conversation_seq == conversation.seq])
@@ -130,14 +131,20 @@ def _check_captures(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> N
         raise Violation(f"captured {captured - due} too often, and not {due - captured}")
 
 
-def _check_messages(messages: Sequence[Message], sent: list[str]) -> None:
+def was_taken_back(run: Run) -> bool:
+    """Whether a run was cancelled while it waited behind another one, so that its message is in no history."""
+    return run.status == "cancelled" and run.first_message_seq is None and run.resumes is None
+
+
+def _check_messages(messages: Sequence[Message], sent: list[str], *, taken_back: int) -> None:
     numbers = [message.seq for message in messages]
     if numbers != list(range(len(numbers))):
         raise Violation(f"message numbers are not gapless: {numbers}")
     said = Counter(message.text for message in messages if (message.role, message.kind) == ("user", "message"))
-    for text in sent:
-        if said[text] != 1:
-            raise Violation(f"message {text!r} was acknowledged and stands {said[text]} times in the log")
+    if lost := [text for text in sent if not said[text]][taken_back:]:
+        raise Violation(f"messages were acknowledged and are not in the log: {lost}, and {taken_back} others")
+    if doubled := [text for text in sent if said[text] > 1]:
+        raise Violation(f"messages stand more than once in the log: {doubled}")
     if extra := set(said) - {*sent, KEEP_ALIVE}:  # which goes on after a cancelled run
         raise Violation(f"messages that nobody sent: {extra}")
 
