@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -13,6 +14,7 @@ from perdure.features.facts.extraction.patterns import PatternExtractor
 from perdure.features.facts.values.extraction import ReadBatch, SpokenTurn
 from perdure.features.facts.values.facts import Entity
 from perdure.providers.extractive.language import load_table
+from perdure.providers.extractive.statements import statements_in
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 FACTS = {
@@ -55,6 +57,9 @@ FACTS = {
     "我喜欢苹果、香蕉等水果。": ["User喜欢苹果。 @now", "User喜欢香蕉。 @now"],
     "我喜欢自由、平等。": ["User喜欢自由。 @now", "User喜欢平等。 @now"],
     "I moved to Rome but moved back to Oslo in May.": ["User lives in Oslo. @2026-05-01"],
+    "I moved to Oslo a fortnight ago.": ["User lives in Oslo. @2026-11-02"],
+    "I moved to Oslo ages ago.": ["User lives in Oslo. @now"],
+    "我半年前搬到了北京。": ["User住在北京。 @2026-05-01"],
     "I've worked at Fiat for three years.": ["User works at Fiat. @now"],
     "My birthday is tomorrow.": ["User's birthday is on 21 November."],
     "My birthday was yesterday.": ["User's birthday is on 19 November."],
@@ -135,6 +140,15 @@ async def test_what_a_sentence_says(text: str, facts: list[str]) -> None:
 @pytest.mark.parametrize("text", NOTHING)
 async def test_what_says_nothing(text: str) -> None:
     assert await extract(text) == []
+
+
+def test_a_day_is_that_of_the_speaker_s_zone() -> None:
+    """At 00:30 in Turin "tomorrow" is not the day that begins in Greenwich."""
+    now = datetime(2026, 11, 20, 0, 30, tzinfo=ZoneInfo("Europe/Rome"))
+
+    (said,) = statements_in("My birthday is tomorrow.", now=now)
+
+    assert said.object == "21 November"
 
 
 async def test_the_user_gets_the_name_they_say() -> None:

@@ -222,12 +222,13 @@ def _birthday(text: str, now: datetime) -> str:
     first, later = (next(iter(spans(text, now=at)), None) for at in (now, now + timedelta(days=45)))
     if first is None or later is None:
         return ""
-    if f"{first.start:%m%d}" == f"{later.start:%m%d}":
+    day, later_day = (one.start.astimezone(now.tzinfo) for one in (first, later))
+    if (day.month, day.day) == (later_day.month, later_day.day):
         return re.sub(r"^(?:on|in)\s+", "", first.text).rstrip(" .,。，")
     if first.end - first.start > timedelta(days=2):  # "next week"
         return ""
     form = "{0.month}月{0.day}日" if re.search(f"[{CJK}]", text) else "{0.day} {0:%B}"
-    return form.format(first.start)
+    return form.format(day)
 
 
 def _relative(clause: Sentence) -> tuple[Statement, int, int] | None:

@@ -337,7 +337,8 @@ def _rule(language: Language, kind: str, values: Mapping[str, str], pattern: str
     if language.signs:
         return DateRule(kind, language, values, language.signs, source)
     category = next((name for name in _HEADS if "{" + name in pattern), "")
-    heads = {max(_WORD.findall(word), key=len) for word in language.tables.get(category, ())} or {"0"}
+    headed = language.tables.get(category, ()) if category or not language.tables else (pattern,)
+    heads = {max(_WORD.findall(word), key=len) for word in headed} or {"0"}
     spaced = source.replace(" ", r"\s{1,3}")
     # Whole words; scripts without spaces may stand next to them.
     bounded = rf"(?<![{_LETTERS}.,:/$€£¥#@+])(?<![0-9]-)(?:{spaced})(?![{_LETTERS}€%]|[.,:/-][0-9])"
