@@ -457,3 +457,42 @@ def test_a_store_whose_loop_was_stopped_says_so(tmp_path: Path) -> None:
             agent.send("go")
         with pytest.raises(StoreError, match="open it again"):
             agent.messages()
+
+
+@pytest.mark.parametrize("circle", [("ann",), ("ann", "bob")])
+@pytest.mark.parametrize("way", ["send", "stream", "plain"])
+async def test_a_tool_that_would_wait_for_its_own_run_fails_at_once(
+    tmp_path: Path, circle: tuple[str, ...], way: str
+) -> None:
+    """It sends to the agent that calls it, itself or through another one."""
+    agents: dict[str, Any] = {}
+
+    async def pass_on(name: str) -> str:
+        """Pass it on to the next agent.
+
+        Args:
+            name: whose tool this is.
+        """
+        following = agents[circle[(circle.index(name) + 1) % len(circle)]]
+        if way == "stream":
+            return str([one async for one in following.stream("go on")])
+        reply = await following.send("go on")
+        return "\n".join(result.text for message in reply.messages for result in message.results)
+
+    def pass_on_plainly(name: str) -> str:
+        """Pass it on, in a thread.
+
+        Args:
+            name: whose tool this is.
+        """
+        return asyncio.run_coroutine_threadsafe(pass_on(name), loop).result()
+
+    loop, chosen = asyncio.get_running_loop(), pass_on_plainly if way == "plain" else pass_on
+    script = [calls(chosen.__name__, name=name) for name in circle] + [says("well")] * len(circle)
+    async with await open_async(tmp_path / "agents.db", *script, tools=(chosen,)) as perdure:
+        for name in circle:
+            agents[name] = await perdure.create_agent(name)
+        async with asyncio.timeout(30):
+            reply = await agents["ann"].send("go")
+
+    assert "CircularWait: agent-" in next(result.text for message in reply.messages for result in message.results)

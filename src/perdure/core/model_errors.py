@@ -320,8 +320,8 @@ class CircularWait(ToolError):
 
     def __init__(self, agent_id: str) -> None:
         super().__init__(
-            f"{agent_id} waits for your own answer, so it can't reply now: answer first, or write with"
-            " send_message_to_agent_async"
+            f"{agent_id} waits for your own answer, so it can't reply now: answer first, or do not wait (with"
+            " send_message_to_agent_async; in Python with `submit`)"
         )
         self.agent_id = agent_id
 

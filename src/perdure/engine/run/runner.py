@@ -22,6 +22,7 @@ from perdure.core.ids import MessageId, RunId, StepId
 from perdure.core.incoming.principals import LOCAL, current_principal
 from perdure.core.runs import Batch, Failure, Run, RunKey
 from perdure.core.tasks import end_tasks, wait_for
+from perdure.core.telemetry import current_run
 from perdure.engine.budget import check_key_size, with_key_budget, within
 from perdure.engine.compaction.after_runs import AfterRuns, CallbackWorker
 from perdure.engine.conversations.reset import delete_unused, finish_removals
@@ -162,6 +163,12 @@ class Runner:
             else:
                 task.add_done_callback(self._drive_accepted)
         return task.result()
+
+    def caller(self) -> RunId | None:
+        """Return the run whose tool or hook runs this code; None: it is of none that this process drives."""
+        run = current_run.get()
+        wanted = () if run is None else self._wanted.get((run.key.agent_id, run.conversation_seq), ())
+        return run.id if run is not None and run.key.seq in wanted else None
 
     async def accept_batch(self, batch: Batch, requests: Sequence[RunRequest]) -> Batch:
         """Accept the requests of a batch, all or none, and drive its runs, some at a time. A batch that is there

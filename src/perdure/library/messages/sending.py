@@ -10,7 +10,7 @@ from typing import TypedDict, Unpack
 
 from perdure.core.errors import InvalidInput, file_errors
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import ConversationId
+from perdure.core.ids import ConversationId, RunId
 from perdure.core.incoming.bodies import image_type_of
 from perdure.core.messages import Image, ImageLink, Text
 from perdure.core.runs import IfBusy, RunOptions
@@ -94,12 +94,12 @@ class AsyncSending(AsyncApproval):
                 tools that it may call; a call of another one is refused. `if_busy`: whether to wait for the run of this
                 conversation to end, the default, or to raise ConversationBusy.
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, ApprovalPending,
-            IdempotencyMismatch;
+            IdempotencyMismatch; CircularWait: a tool or hook of a run sends it, for whose end the reply would wait;
             StoreError: its text says whether the message is stored;
             RunFailed: the message is stored, but the model could not answer; `reply` holds the answer so far.
         """
         tools = client_tools_of(client_tools) if client_tools else None
-        accepted = await self._submit(text, conversation, tools, False, **options)
+        accepted = await self._submit(text, conversation, tools, False, self._app.runner.caller(), **options)
         return await self._reply_to(accepted, tools, conversation)
 
     async def stream(
@@ -118,7 +118,7 @@ class AsyncSending(AsyncApproval):
         why. Raises: as `send`, but not RunFailed.
         """
         tools = client_tools_of(client_tools) if client_tools else None
-        accepted = await self._submit(text, conversation, tools, background, **options)
+        accepted = await self._submit(text, conversation, tools, background, self._app.runner.caller(), **options)
         async for sent in self._follow(accepted, tools, conversation):
             yield sent
 
@@ -136,7 +136,7 @@ class AsyncSending(AsyncApproval):
         You run the calls of `client_tools`, also those of functions: `pending` lists them.
         """
         tools = client_tools_of(client_tools) if client_tools else None
-        return await self._submit(text, conversation, tools, background, **options)
+        return await self._submit(text, conversation, tools, background, None, **options)
 
     async def _submit(
         self,
@@ -144,6 +144,7 @@ class AsyncSending(AsyncApproval):
         conversation: ConversationId | None,
         client_tools: ClientTools | None,
         background: bool,
+        caller: RunId | None,
         *,
         idempotency_key: str | None = None,
         if_busy: IfBusy = "wait",
@@ -155,7 +156,7 @@ class AsyncSending(AsyncApproval):
         tools: Sequence[str] | None = None,
         images: Sequence[Picture] = (),
     ) -> Accepted:
-        """Store a message with these options, as in `send`, and return its run."""
+        """Store a message with these options, as in `send`, and return its run. `caller`: the run that waits for it."""
         check_text("text", text)
         return await self.send_request(
             RunRequest(
@@ -168,6 +169,7 @@ class AsyncSending(AsyncApproval):
                 max_steps=max_steps,
                 client_tools=None if client_tools is None else client_tools.shapes,
                 options=RunOptions(
+                    caller=caller,
                     model=model,
                     model_reason=model_reason,
                     tools=tools,

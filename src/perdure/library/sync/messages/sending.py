@@ -49,7 +49,7 @@ class Sending(Approval):
                 tools that it may call; a call of another one is refused. `if_busy`: whether to wait for the run of this
                 conversation to end, the default, or to raise ConversationBusy.
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, ApprovalPending,
-            IdempotencyMismatch;
+            IdempotencyMismatch; CircularWait: a tool or hook of a run sends it, for whose end the reply would wait;
             StoreError: its text says whether the message is stored;
             RunFailed: the message is stored, but the model could not answer; `reply` holds the answer so far.
         """
