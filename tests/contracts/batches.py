@@ -38,7 +38,7 @@ class BatchContract(Contract):
             await store.write(claimed, runs[1].key)
             await store.write(lambda tx: ended(tx, runs[1].key, reason="error"))
             assert await found() == replace(batch, runs={"completed": 1, "failed": 1}, ended_at=AT)
-            assert ((await found()).status, empty.status) == ("completed", "completed")
+            assert ((await found()).status, empty.status) == ("completed", "expired")
 
     async def part(self, store: Any, batch: Batch, agent_id: AgentId) -> Run:
         run: Run = await store.write(lambda tx: self.add_run(tx, agent_id, batch_id=batch.id))

@@ -232,7 +232,8 @@ async def test_a_batch_stays_when_its_agents_are_deleted() -> None:
         assert (left["status"], left["metadata"]) == ("completed", {"runs": {"completed": 1}})
         assert [one["agent_id"] for one in await messages_of(server, batch)] == [agents[1]["id"]]
         await server.delete(f"/v1/agents/{agents[1]['id']}")
-        assert (await server.get(f"{BATCHES}/{batch['id']}"))["metadata"] == {"runs": {}}
+        gone = await server.get(f"{BATCHES}/{batch['id']}")
+        assert (gone["status"], gone["metadata"]) == ("expired", {"runs": {}})
         assert await messages_of(server, batch) == []
 
 

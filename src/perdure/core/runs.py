@@ -285,13 +285,13 @@ class Batch:
         return not self.runs.keys() & {"queued", "running"}
 
     @property
-    def status(self) -> RunStatus:
-        """What became of the runs. The batch has failed if no run brought an answer; it was cancelled if one was."""
+    def status(self) -> RunStatus | Literal["expired"]:
+        """What became of the runs: cancelled if one was, failed if none brought an answer, expired if none is left."""
         if not self.ended:
             return "queued" if self.runs.keys() == {"queued"} else "running"
         if "cancelled" in self.runs:
             return "cancelled"
-        return "failed" if self.runs.keys() == {"failed"} else "completed"
+        return "failed" if self.runs.keys() == {"failed"} else "completed" if self.runs else "expired"
 
 
 ChangedThing = Literal[

@@ -70,7 +70,7 @@ class Job(
     id: JobIdIn
     job_type: Literal["run", "batch"] = "batch"
     agent_id: AgentIdIn | None = None
-    status: WireRunStatus = computed(lambda batch: wire_status(batch.status))
+    status: WireRunStatus | Literal["expired"] = computed(lambda batch: wire_status(batch.status))
     updated_at: Time = computed(lambda batch: stamp(batch.ended_at or batch.created_at))
     completed_at: Time | None = computed(lambda batch: stamp(_end_of(batch)))
     background: bool | None = True
@@ -130,7 +130,8 @@ async def list_batches(library: Library, page: _Batches) -> list[Job]:
 
 @router.get("/v1/messages/batches/{batch_id}")
 async def retrieve_batch(library: Library, batch_id: JobIdIn) -> Job:
-    """Get a batch. Its status is that of its runs: `completed` if at least one brought an answer."""
+    """Get a batch. Its status is that of its runs: `completed` if at least one brought an answer, `expired` if all of
+    their agents were deleted since. `metadata.runs` counts the others."""
     return Job.make(await library.jobs.get_batch(BatchId(batch_id)))
 
 

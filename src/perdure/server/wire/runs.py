@@ -50,12 +50,12 @@ class ReplayIn(WireRequest):
     system: str | None = None
 
 
-_WIRE_STATUSES = {ours: wire for wire, ours in RUN_STATUSES.items()}
+_WIRE_STATUSES: Mapping[str, str] = {ours: wire for wire, ours in RUN_STATUSES.items()}
 
 
-def wire_status(status: RunStatus) -> str:
+def wire_status(status: RunStatus | Literal["expired"]) -> str:
     """The status of a run or batch in the wire's words."""
-    return _WIRE_STATUSES[status]
+    return _WIRE_STATUSES.get(status, status)
 
 
 CALLBACK_FIELDS: Mapping[str, Any] = {
