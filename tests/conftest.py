@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from asyncio.base_subprocess import BaseSubprocessTransport
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -50,6 +51,22 @@ pytest.register_assert_rewrite("perdure.testing", "tests.contracts")
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
 settings.register_profile("perdure", deadline=None, max_examples=500 if FULL else 10, derandomize=not FULL)
 settings.load_profile("perdure")
+
+
+def _name_test_of_processes() -> None:
+    """Have asyncio's warning about a process that nobody waited for name the test that started it: it comes later, when
+    the garbage collector meets the process."""
+    start, describe = BaseSubprocessTransport.__init__, BaseSubprocessTransport.__repr__
+
+    def start_in_test(self: BaseSubprocessTransport, *args: Any, **options: Any) -> None:
+        self.test = os.environ.get("PYTEST_CURRENT_TEST")  # type: ignore[attr-defined]
+        start(self, *args, **options)
+
+    BaseSubprocessTransport.__init__ = start_in_test  # type: ignore[method-assign]
+    BaseSubprocessTransport.__repr__ = lambda self: f"{describe(self)} of {self.test}"  # type: ignore
+
+
+_name_test_of_processes()
 
 
 @pytest.fixture(scope="session")

@@ -23,10 +23,11 @@ def _runs(word: str) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("cancels", [1, 2])
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_a_start_that_is_cancelled_leaves_no_program(tmp_path: Path, loop: str) -> None:
+def test_a_start_that_is_cancelled_leaves_no_program(tmp_path: Path, loop: str, cancels: int) -> None:
     """The program and its children are gone, and its transport is closed, before the caller goes on."""
-    word = f"{tmp_path.name}-{loop}"
+    word = f"{tmp_path.name}-{loop}-{cancels}"
 
     async def cancel_early(steps: int) -> bool:
         pipe = asyncio.subprocess.PIPE
@@ -35,7 +36,9 @@ def test_a_start_that_is_cancelled_leaves_no_program(tmp_path: Path, loop: str) 
         )
         for _ in range(steps):
             await asyncio.sleep(0)
-        start.cancel()
+        for _ in range(cancels):
+            start.cancel()
+            await asyncio.sleep(0)
         with contextlib.suppress(asyncio.CancelledError):
             await start
         return start.cancelled()

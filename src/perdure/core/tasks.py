@@ -40,7 +40,7 @@ async def undone_by(undo: Callable[[], Awaitable[object]]) -> AsyncIterator[None
     try:
         yield
     except BaseException:
-        await undo()
+        await to_the_end(undo())
         raise
 
 
@@ -48,6 +48,25 @@ def retrieve_error(task: asyncio.Future[Any]) -> None:
     """Mark a task's error as retrieved, or asyncio would log that it never was; whoever waits for it gets it too."""
     if not task.cancelled():
         task.exception()
+
+
+async def to_the_end(work: Awaitable[T]) -> T:
+    """Wait for `work` to end, however often the caller is cancelled meanwhile, and return its result.
+
+    The store commits a transaction whether or not anybody still waits for it. A caller that went on before that would
+    read a log in which the transaction is missing. The error of work whose caller was cancelled is dropped.
+    """
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(retrieve_error)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return task.result()
 
 
 async def run_in_thread(work: Callable[[Progress], T], progress: Progress) -> T:
@@ -68,5 +87,5 @@ async def run_in_thread(work: Callable[[Progress], T], progress: Progress) -> T:
         return await asyncio.shield(working)
     except asyncio.CancelledError:
         stopped.set()
-        await asyncio.wait({working})
+        await to_the_end(asyncio.wait({working}))
         raise

@@ -19,8 +19,8 @@ from perdure.core.errors import LimitReached, MessageTooLarge, ModelError, Model
 from perdure.core.incoming.principals import PeriodUsage, Principal, UseLimits, current_principal, day_of
 from perdure.core.models import Model, ModelReply, ModelRequest
 from perdure.core.runs import MAX_COST, NO_OPTIONS, NO_USAGE, Failure, Run, RunOptions, Step, Usage
+from perdure.core.tasks import to_the_end
 from perdure.domain.agents.options import LIMITS, limits_in
-from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.log.next_action import EndRun
 from perdure.engine.log.run_log import RunLog
 from perdure.engine.ports import Ports, UnitInputs

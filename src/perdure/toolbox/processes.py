@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from perdure.core.tasks import to_the_end
+
 _ROUNDS, _ROUND_WAIT_S = 100, 0.01
 
 
@@ -21,11 +23,10 @@ async def start_group(*command: str, **options: Any) -> asyncio.subprocess.Proce
     """
     start = asyncio.ensure_future(asyncio.create_subprocess_exec(*command, start_new_session=True, **options))
     try:
-        return await asyncio.shield(start)
+        return await to_the_end(start)
     except asyncio.CancelledError:
-        await asyncio.wait((start,))
         if start.exception() is None:
-            await end_group(start.result())
+            await to_the_end(end_group(start.result()))
         raise
 
 

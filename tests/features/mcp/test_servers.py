@@ -337,6 +337,25 @@ async def test_a_server_that_is_not_there_is_not_added(tmp_path: Path, web: Runn
         assert [server.name for server in await perdure.mcp.list()] == ["later"]
 
 
+async def test_a_server_whose_adding_is_cancelled_twice_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that does not end with its input: its process is gone once the program has closed."""
+    monkeypatch.setattr("mcp.client.stdio.PROCESS_TERMINATION_TIMEOUT", 0.3)
+    pid = tmp_path / "pid"
+    program = f"import os, time; print(os.getpid(), file=open({str(pid)!r}, 'w'), flush=True); time.sleep(60)"
+    async with await open_async(tmp_path / "agents.db") as perdure:
+        adding = asyncio.create_task(perdure.mcp.add("mute", command=COMMAND, args=["-S", "-c", program]))
+        await wait_for_file(pid)
+        for _ in range(2):
+            adding.cancel()
+            await asyncio.sleep(0.05)
+        with pytest.raises(asyncio.CancelledError):
+            await adding
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
 async def test_older_servers_answer_over_sse(tmp_path: Path) -> None:
     """With the same tools and the same headers."""
     with running("--sse", "/sse", tmp_path / "state.json") as server:

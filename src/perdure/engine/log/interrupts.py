@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
-
-from perdure.core.tasks import retrieve_error
-
-T = TypeVar("T")
+from typing import Any
 
 
 class WaitInterrupted(Exception):
@@ -61,19 +57,3 @@ def is_cancelled() -> bool:
     """Whether the current task was cancelled; False for a `CancelledError` that foreign code raised by itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-async def to_the_end(work: Awaitable[T]) -> T:
-    """Wait for `work` to end, also if the caller is cancelled meanwhile, and return its result.
-
-    The store commits a transaction whether or not anybody still waits for it. A caller that went on before that would
-    read a log in which the transaction is missing. The error of work whose caller was cancelled is dropped.
-    """
-    task = asyncio.ensure_future(work)
-    task.add_done_callback(retrieve_error)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if not task.done():
-            await asyncio.wait((task,))
-        raise

@@ -19,6 +19,7 @@ from perdure.core.features import Point
 from perdure.core.hooks import BEFORE_REQUESTS
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.runs import FAILED_REASONS, Run, RunKey, RunOptions
+from perdure.core.tasks import to_the_end
 from perdure.core.telemetry import LeaseTaken, RunRequested
 from perdure.core.tools.answers import Answer
 from perdure.domain.agents.options import LIMITS, limits_in
@@ -34,7 +35,6 @@ from perdure.engine.approvals.answers import (
 )
 from perdure.engine.approvals.decisions import split_repeated_answers
 from perdure.engine.budget import BUDGETS, check_agent, remaining_limits, until_midnight_s, used_by, within
-from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.log.next_action import Action, MakeRequest, next_action
 from perdure.engine.log.run_log import NO_RECALL, Progress, RunLog, rule_scope_of, run_log_of
 from perdure.engine.ports import Ports, UnitInputs, with_next_model

@@ -16,9 +16,9 @@ from perdure.core.messages import SEND_MESSAGE, Part, Text, ToolCall, Waits, tex
 from perdure.core.models import ModelDelta
 from perdure.core.runs import NO_USAGE, Failure, Run, RunKey, Step
 from perdure.core.specs import bare_name
+from perdure.core.tasks import to_the_end
 from perdure.core.text.json_strings import StringMember, compact_json, read_string
 from perdure.engine.approvals.answers import give_up_pending, recent_approval_ids, tools_of, waits_by_tool, write_waits
-from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.log.next_action import EndRun
 from perdure.engine.log.run_log import Progress, RunLog, run_log_of
 from perdure.engine.log.tool_rules import expected_states

@@ -21,12 +21,11 @@ from perdure.core.events import Delta, RunEnded, StepAbandoned, StoredEvent
 from perdure.core.ids import MessageId, RunId, StepId
 from perdure.core.incoming.principals import LOCAL, current_principal
 from perdure.core.runs import Batch, Failure, Run, RunKey
-from perdure.core.tasks import end_tasks, wait_for
+from perdure.core.tasks import end_tasks, to_the_end, wait_for
 from perdure.core.telemetry import current_run
 from perdure.engine.budget import check_key_size, with_key_budget, within
 from perdure.engine.compaction.after_runs import AfterRuns, CallbackWorker
 from perdure.engine.conversations.reset import delete_unused, finish_removals
-from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.log.run_log import Progress, RunLog
 from perdure.engine.ports import Ports, with_next_model
 from perdure.engine.process import RunReleased, run_of_topic

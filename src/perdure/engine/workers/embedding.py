@@ -17,8 +17,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 from perdure.core.errors import ModelAuthenticationFailed, ModelError, ModelNotFound, ModelQuotaExceeded, StoreError
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.ports import Clock, Embedder, Randomness, WordEmbedder
+from perdure.core.tasks import to_the_end
 from perdure.domain.archives.embedding import ClaimedText, claim_texts, store_vectors
-from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.workers.worker import Worker
 from perdure.storage.store import Store, StoreOver
 from perdure.storage.tx import Tx

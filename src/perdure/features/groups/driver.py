@@ -26,9 +26,8 @@ from perdure.core.events import StoredEvent
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.messages import Image, Message, Text
 from perdure.core.runs import Failure, Run, RunKey, RunOptions
-from perdure.core.tasks import end_tasks
+from perdure.core.tasks import end_tasks, to_the_end
 from perdure.domain.values import is_there
-from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.ports import Ports, PriceOf
 from perdure.engine.records.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.run.accept import Accepted

@@ -19,9 +19,8 @@ from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import GroupId
 from perdure.core.incoming.principals import current_principal
 from perdure.core.runs import NO_OPTIONS, Run
-from perdure.core.tasks import end_tasks, wait_for
+from perdure.core.tasks import end_tasks, to_the_end, wait_for
 from perdure.engine.budget import check_key_size, with_key_budget
-from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.ports import with_next_model
 from perdure.engine.records.leases import is_dead
 from perdure.engine.records.run_request import check_input

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.core.errors import McpUnreachable
 from perdure.core.incoming.backoff import backoff_s
-from perdure.core.tasks import retrieve_error
+from perdure.core.tasks import retrieve_error, to_the_end
 from perdure.features.mcp.connect import InvalidEntries, StderrTail, connect, load_sdk, read_listing
 from perdure.features.mcp.errors import McpGone, McpLate, describe_error, secret_values
 from perdure.features.mcp.units import McpRegistry
@@ -225,7 +225,7 @@ class _Connection:
     async def close(self) -> None:
         """Close the connection, and wait until it has ended."""
         self.stop()
-        _, running = await asyncio.wait({self._task}, timeout=CLOSE_S)
+        _, running = await to_the_end(asyncio.wait({self._task}, timeout=CLOSE_S))
         for task in running:
             task.cancel()
         self._client.cancel()

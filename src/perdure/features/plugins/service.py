@@ -18,7 +18,7 @@ from perdure.core.errors import Conflict, InvalidInput, NotFound
 from perdure.core.features import Point
 from perdure.core.ids import AgentId
 from perdure.core.incoming.addresses import without_password
-from perdure.core.tasks import undone_by
+from perdure.core.tasks import to_the_end, undone_by
 from perdure.core.text.forms import match_form
 from perdure.features.plugins.definitions import KINDS, Definition, DefinitionKind, DefinitionProblem
 from perdure.features.plugins.installed import (
@@ -236,7 +236,7 @@ class AsyncPlugins(AsyncPart):
             await self._put(record)
         except BaseException:
             if old is not None:
-                await self._put(old)
+                await to_the_end(self._put(old))
             raise
 
     async def _put(self, record: PluginRecord) -> None:

@@ -32,11 +32,11 @@ from perdure.core.features import Point
 from perdure.core.ids import AgentId, MessageId, RunId, ScheduleId
 from perdure.core.messages import ENGINE_SENDER, Draft, Text, text_of
 from perdure.core.runs import Run, RunOptions
+from perdure.core.tasks import to_the_end
 from perdure.core.text.json_strings import compact_json
 from perdure.core.text.zones import zone
 from perdure.domain.agents.units import COMPANIONS
 from perdure.engine.budget import check_key_size
-from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.ports import EngineSettings, Ports, UnitInputs
 from perdure.engine.records.run_request import NewMessage, RunRequest, check_input, with_run
 from perdure.engine.run.accept import accept

@@ -12,6 +12,7 @@ from perdure.core.blocks import Author
 from perdure.core.forgetting.corrections import Correction
 from perdure.core.ids import AgentId, BlockId, derived_id
 from perdure.core.passages import Passage
+from perdure.core.tasks import to_the_end
 from perdure.domain.archives.passages import find_own_archive
 from perdure.domain.conversations.agent_copies import (
     FileRows,
@@ -89,12 +90,11 @@ async def clone_agent(
             passages = await copy_passages(ports, target, original.copy.passages)
             rows = await ports.store.read(_read_rows, original, passages)
             left = await ports.store.write(_finish, moment, original, rows, ports, ports.inputs(), author=author)
-        except ModelInputChanged:  # a text was edited, forgotten or erased meanwhile
-            await delete_agent(target, ports)
+        except BaseException as error:
+            await to_the_end(delete_agent(target, ports))
+            if not isinstance(error, ModelInputChanged):  # a text was edited, forgotten or erased meanwhile
+                raise
             continue
-        except BaseException:
-            await delete_agent(target, ports)
-            raise
         return target, left
     raise ModelInputChanged
 
