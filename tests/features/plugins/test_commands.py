@@ -68,6 +68,9 @@ def test_a_plug_in_s_servers_come_and_go_with_it(tmp_path: Path) -> None:
     assert names() == ["source-mem", "source-web"]
     run_inside(tmp_path, "plugin", "disable", "source")
     assert names() == []
+    updated = run_inside(tmp_path, "plugin", "install", str(source), "--yes")
+    assert "It is disabled: `perdure plugin enable source`" in updated.stderr and "mcp refresh" not in updated.stderr
+    assert "disabled" in run_inside(tmp_path, "plugin", "list").stdout and names() == []
 
     run_inside(tmp_path, "plugin", "enable", "source")
     run_inside(tmp_path, "plugin", "remove", "source", "--yes")

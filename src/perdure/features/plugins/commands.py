@@ -61,8 +61,9 @@ async def install(
     confirm(view, f"Install {visible(contents.name)}{visible(before)}?", action="install the plug-in", yes=yes)
     done = await perdure.plugins.install(source, expected=contents.digest)
     view.show(PluginShape.make(done))
-    view.hint(f"Installed {visible(done.name)}. {AT_START if done.record.hooks else ''}".strip())
-    for server in done.record.servers:
+    off = f"It is disabled: `perdure plugin enable {visible(done.name)}` uses it again." if done.unused else ""
+    view.hint(f"Installed {visible(done.name)}. {off or (AT_START if done.record.hooks else '')}".strip())
+    for server in () if off else done.record.servers:
         view.hint(
             f"`perdure mcp refresh {visible(done.name)}-{visible(server.name)}` starts its server and reads its tools."
         )

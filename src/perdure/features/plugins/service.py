@@ -118,7 +118,7 @@ class AsyncPlugins(AsyncPart):
             return await self._look(copy)
 
     async def install(self, source: str, *, expected: str) -> PluginContents:
-        """Install a plug-in, or another version of one, and use it. Nothing of it runs now.
+        """Install a plug-in and use it, or another version of one; one that was disabled stays so. Nothing of it runs now.
 
         Args:
             source: as `look` takes it.
@@ -134,7 +134,7 @@ class AsyncPlugins(AsyncPart):
             if contents.unused:
                 raise InvalidInput(f"the plug-in {contents.name!r} can't be used: {contents.unused}")
             old = load_records(settings).get(contents.name)
-            record = contents.record
+            record = replace(contents.record, is_enabled=old is None or old.is_enabled)
             target = folder_of(record, settings)
             if target.exists() or record.name == RECORDS_FILE:
                 record = replace(record, folder=f"{record.name[:48]}-{os.urandom(6).hex()}")
