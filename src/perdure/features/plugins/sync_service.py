@@ -40,7 +40,7 @@ class Plugins(Part):
         return self._portal.run(self._inner.look(source))
 
     def install(self, source: str, *, expected: str) -> PluginContents:
-        """Install a plug-in and use it, or another version of one; one that was disabled stays so. Nothing of it runs now.
+        """Install a plug-in and use it, or another version of one, which stays disabled if it was. Nothing of it runs.
 
         Args:
             source: as `look` takes it.
