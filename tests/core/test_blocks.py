@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.blocks import Block, append_text, check_label, insert_lines, replace_text, rewrite
+from perdure.core.blocks import Block, append_text, check_label, insert_lines, replace_in, replace_text, rewrite
 from perdure.core.errors import BlockLimitExceeded, BlockReadOnly, InvalidInput, ToolError
 from perdure.core.ids import DEFAULT_ORG, BlockId
 from perdure.core.text import line_diff
@@ -116,6 +116,11 @@ def test_a_diff_takes_time_in_proportion_to_its_values(kinds: int) -> None:
         unified_diff("\n".join(lines[:count]), "\n".join(str(int(line) * 7 % kinds) for line in lines[:count]))
 
     assert time.thread_time() - began < 3
+
+
+def test_lines_that_windows_ended_are_replaced() -> None:
+    """A model writes \\n where the block has \\r\\n; what it writes into the block has the block's ends."""
+    assert replace_in("Ada\r\ntea\r\nTurin", "Ada\ntea", "Eva\njam", label="human") == "Eva\r\njam\r\nTurin"
 
 
 @pytest.mark.parametrize("text", ["việt", "한글", "café"])
