@@ -344,7 +344,8 @@ def test_what_the_caller_brings_back_is_cut_at_a_fifth_of_the_window() -> None:
         agent.answer([ToolReturn(call.call_id, "x" * 20_000)])
         (result,) = [message.text for message in agent.messages() if message.role == "tool"]
 
-    assert result.startswith("x" * 6_400 + "… [NOTE: the result was cut: it has 20,000 characters")
+    assert result.count("x") == 6_400
+    assert "\n[NOTE: the result was cut here: it has 20,000 characters, 6,400 were kept]\n" in result
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,8 @@ def test_a_long_result_is_shown_in_part_and_opened_by_its_handle(tmp_path: Path)
     assert len(sent.text) <= 50_000 and "\n1:1| xxx" in sent.text and sent.text.endswith("yyy")
     assert 'the original has 120,012 characters; context_expand("msg-2"' in sent.text
     assert "the needle" in found.text
-    assert huge.text.endswith("[NOTE: the result was cut: it has 460,012 characters, 400,000 were kept]")
+    assert "\n[NOTE: the result was cut here: it has 460,012 characters, 400,000 were kept]\n" in huge.text
+    assert huge.text.startswith("xxx") and huge.text.endswith("yyy")
 
 
 def test_a_tool_that_is_not_loaded_is_not_run(tmp_path: Path) -> None:

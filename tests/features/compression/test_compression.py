@@ -213,18 +213,33 @@ def test_the_limit_of_a_tool_never_hides_the_error(tmp_path: Path, kind: str, le
     assert len(shown) <= 50_000 and "characters are not shown" not in shown
 
 
-def test_an_error_at_the_end_of_what_a_caller_brings_is_shown(tmp_path: Path) -> None:
-    """Also where the text is longer than what is stored of it."""
+@pytest.mark.parametrize(("lines", "is_client_tool"), [(1_000, True), (8_000, False)])
+def test_an_error_in_a_result_that_is_not_kept_whole_is_shown(tmp_path: Path, lines: int, is_client_tool: bool) -> None:
+    """Also where it stands in the part that is not stored: of a caller's result, or one of more than 400,000 signs."""
     model = ScriptedModel(calls("look"), says("done"))
 
     def look() -> str:
         """Look."""
-        return ERROR_OUTPUTS["prose"](random.Random(1), 1_000, 990, ERRORS[0])
+        return ERROR_OUTPUTS["prose"](random.Random(1), lines, lines * 6 // 10 + 10, ERRORS[0])
 
-    with Perdure(tmp_path / "a.db", models={"test/m": model}) as perdure:
+    with Perdure(tmp_path / "a.db", tools=() if is_client_tool else [look], models={"test/m": model}) as perdure:
         agent = perdure.create_agent(model="test/m", settings={"context_window_tokens": 16_000})
-        agent.send("Go.", client_tools=[look])
+        agent.send("Go.", client_tools=[look] if is_client_tool else ())
         stored = [result.text for message in agent.messages(limit=10) for result in message.results]
 
-    assert "the result was cut" in stored[0] and ERRORS[0] not in stored[0]
-    assert ERRORS[0] in seen(model) and len(seen(model)) <= 12_800
+    assert "the result was cut here" in stored[0] and ERRORS[0] not in stored[0]
+    assert ERRORS[0] in seen(model)
+
+
+def test_in_a_small_window_a_result_is_shortened_to_what_fits(tmp_path: Path) -> None:
+    """One within its tool's limit, but larger than the window, would lose its middle with the error in it."""
+    model = ScriptedModel(calls("look"), says("done"))
+
+    def look() -> str:
+        """Look."""
+        return ERROR_OUTPUTS["prose"](random.Random(1), 600, 360, ERRORS[0])
+
+    with Perdure(tmp_path / "a.db", tools=[look], models={"test/m": model}) as perdure:
+        perdure.create_agent(model="test/m", settings={"context_window_tokens": 16_000}).send("Go.")
+
+    assert ERRORS[0] in seen(model) and "are not shown" not in seen(model)

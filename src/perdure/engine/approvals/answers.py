@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.context.sections.stubs import cut_result
+from perdure.context.sections.stubs import cut_result, cut_stored
 from perdure.context.sections.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation, ConversationKey, ConversationState
@@ -361,12 +361,12 @@ def answer_rows(
             case ToolReturn() as brought:
                 seen = (shown or {}).get(call.call.call_id)
                 outcome = ToolOutcome(
-                    text=cut_return(brought.text, most_chars),
+                    text=cut_stored(brought.text, most_chars),
                     shown_text=None if seen is None else seen.shown_text,
                     whole_tokens=None if seen is None else seen.whole_tokens,
                     status=brought.status,
-                    stdout=tuple(cut_return(line, most_chars) for line in brought.stdout),
-                    stderr=tuple(cut_return(line, most_chars) for line in brought.stderr),
+                    stdout=tuple(cut_stored(line, most_chars) for line in brought.stdout),
+                    stderr=tuple(cut_stored(line, most_chars) for line in brought.stderr),
                     images=tuple(image for image in brought.images if isinstance(image, Image)),
                     sources=(Source.of("tool", call.call.name),),
                 )
@@ -413,13 +413,6 @@ async def show_returns(
 def return_limit_chars(agent: Agent, inputs: UnitInputs) -> int:
     """Return how many characters of a result from the caller are kept."""
     return max(RETURN_CHARS, int(inputs.window(agent)[0] * RETURN_SHARE * CHARS_PER_TOKEN))
-
-
-def cut_return(text: str, limit: int) -> str:
-    """Return the text of a result from the caller as it is stored: at most `limit` of it, and a note."""
-    if len(text) <= limit:
-        return text
-    return f"{text[:limit]}… [NOTE: the result was cut: it has {len(text):,} characters, the limit is {limit:,}]"
 
 
 def give_up_pending(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from perdure.context.sections.stubs import cut_stored
 from perdure.core.conversations import Conversation
 from perdure.core.errors import AnswerInvalid, NotFound
 from perdure.core.ids import MessageId
@@ -12,7 +13,7 @@ from perdure.core.messages import Message, ToolDecision, ToolResult
 from perdure.core.runs import Run, RunFilter
 from perdure.core.text.json_strings import json_or
 from perdure.core.tools.answers import Answer, ToolReturn
-from perdure.engine.approvals.answers import LATEST_ANSWERS, WaitingCalls, cut_return, find_pending
+from perdure.engine.approvals.answers import LATEST_ANSWERS, WaitingCalls, find_pending
 from perdure.storage.tx import Tx
 
 StoredAnswers = Mapping[str, ToolDecision | ToolResult]
@@ -143,7 +144,7 @@ def _is_same(answer: Answer, stored: ToolDecision | ToolResult, most_chars: int)
                 and _parse_arguments(answer.arguments) == _parse_arguments(stored.arguments)
             )
         case ToolReturn(), ToolResult():
-            return answer.status == stored.status and stored.text in (answer.text, cut_return(answer.text, most_chars))
+            return answer.status == stored.status and stored.text in (answer.text, cut_stored(answer.text, most_chars))
         case _:
             return False
 

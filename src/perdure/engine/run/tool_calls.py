@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.context.sections.expand import Budget
+from perdure.context.sections.stubs import cut_stored
 from perdure.core.agents import Agent, GuardSettings
 from perdure.core.blocks import Author
 from perdure.core.errors import CallRepeated, Conflict, InvalidArguments, InvalidInput, PerdureError, ToolError
@@ -28,7 +29,14 @@ from perdure.core.tools.arguments import fit_arguments, parse_arguments
 from perdure.domain.provenance.policy import foreign_sources
 from perdure.domain.tools.calls import MemoryCall
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS, mask_passage
-from perdure.engine.approvals.answers import changed_tool_outcome, is_usable, tools_of, waits_by_tool, write_waits
+from perdure.engine.approvals.answers import (
+    changed_tool_outcome,
+    is_usable,
+    return_limit_chars,
+    tools_of,
+    waits_by_tool,
+    write_waits,
+)
 from perdure.engine.hooks import HookOutcome
 from perdure.engine.log.interrupts import WaitInterrupted, is_cancelled
 from perdure.engine.log.next_action import count_failures, tool_steps
@@ -240,10 +248,12 @@ class _ToolPhase:
                     if answers is not None:
                         self.record(await store_answers(self.log, answers, self.ports))
                     ready = running.pop(task)
-                    spec = ready.tool.spec
-                    outcome = await show_result(
-                        outcome, spec.name, self.agent.settings, spec.return_limit_chars, self.ports
-                    )
+                    name, limit = ready.tool.spec.name, ready.tool.spec.return_limit_chars
+                    # Of the whole text, of which less may be stored: the error may stand in the middle.
+                    room = min(limit, return_limit_chars(self.agent, self.ports.inputs()))
+                    outcome = await show_result(outcome, name, self.agent.settings, room, self.ports)
+                    if len(outcome.text) > limit and outcome.shown_chars is None:
+                        outcome = replace(outcome, text=cut_stored(outcome.text, RESULT_MAX_CHARS), shown_chars=limit)
                     outcome = replace(outcome, sources=foreign_sources(ready.tool, ready.arguments, outcome))
                     await self._store(ready.open_call, outcome)
         finally:
@@ -308,18 +318,7 @@ async def _call_toolbox(log: RunLog, ready: ReadyCall, ports: Ports) -> ToolOutc
     except Exception as error:  # a toolbox answers with outcomes; one that raises must not stop the run
         logger.exception("%s: the tool %s stopped at a defect", log.run.id, call.name)
         return ToolOutcome.failure(call.name, f"{type(error).__name__}: {error}")
-    return _limit_outcome(outcome, spec.return_limit_chars)
-
-
-def _limit_outcome(outcome: ToolOutcome, limit: int) -> ToolOutcome:
-    """Return the outcome as it is stored, cut only beyond `RESULT_MAX_CHARS`; the model is shown up to `limit`
-    characters. A tool that says by itself what is shown has limits of its own."""
-    if len(outcome.text) <= limit or outcome.shown_text is not None:
-        return outcome
-    size, text = len(outcome.text), outcome.text[:RESULT_MAX_CHARS]
-    if size > len(text):
-        text = f"{text}\n[NOTE: the result was cut: it has {size:,} characters, {RESULT_MAX_CHARS:,} were kept]"
-    return replace(outcome, text=text, shown_chars=limit)
+    return outcome
 
 
 def _refusal(text: str) -> ToolOutcome:
