@@ -7,6 +7,7 @@ import gzip
 import httpx
 import pytest
 
+from benchmarks.dashboard import paths_of
 from perdure.server.config import ServerConfig
 from perdure.testing import says
 from perdure.ui.answers import assets
@@ -100,6 +101,20 @@ async def test_an_address_of_a_form_is_a_page_in_a_browser() -> None:
         page = await client.get("/agents", headers=BROWSER)
 
     assert page.status_code in (404, 405) and "There is no page at /agents." in text_of(page.text)
+
+
+async def test_half_a_character_is_shown_as_a_mark() -> None:
+    """A program that cuts an emoji in two sends one; neither its page, nor those of all agents, ended for it."""
+    half = "tea \ud83d here"
+    async with dashboard(says(half)) as (client, library):
+        agent = await library.create_agent("Ada", human=half, description=half, tags=[half], system=half)
+        await agent.archive(half, tags=[half])
+        run = await agent.send(half)
+        paths = [*await paths_of(agent), f"/runs/{run.run_id}/export", "/search?q=tea"]
+        pages = {path: await client.get(path) for path in (*paths, f"/agents/{agent.id}/memory?format=json")}
+
+    assert {path: page.status_code for path, page in pages.items() if page.status_code != 200} == {}
+    assert "tea \ufffd here" in pages[f"/agents/{agent.id}/memory"].text
 
 
 async def test_a_refused_host_is_a_page_in_a_browser() -> None:

@@ -20,6 +20,8 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.core.text.json_strings import encodable
+
 STATIC = Path(__file__).parent / "static"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 FOREVER, ASK_AGAIN = "max-age=31536000, immutable", "no-cache"
@@ -75,7 +77,7 @@ def asset_answer(asset: Asset, request: Request, headers: Mapping[str, str]) -> 
 def page_answer(text: str, request: Request, headers: Mapping[str, str], *, status: int = 200) -> Response:
     """The answer with the HTML of a page: compressed where the browser takes that. A page that is opened may be kept by
     the browser, which asks each time whether it is still the same; what an action answers is not kept."""
-    body, more = text.encode(), dict(headers)
+    body, more = encodable(text).encode(), dict(headers)
     if status == 200 and request.method in ("GET", "HEAD"):
         version = version_of(body)
         more |= {"cache-control": f"private, {ASK_AGAIN}", "etag": f'W/"{version}"', "vary": "accept-encoding, cookie"}

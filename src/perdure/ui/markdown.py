@@ -10,6 +10,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from perdure.core.text.json_strings import encodable
+
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.renderer import RendererHTML
@@ -117,7 +119,7 @@ def _clean(html: str) -> str:
     import nh3
 
     return nh3.clean(
-        html,
+        encodable(html),
         tags=_TAGS,
         attributes=_ATTRIBUTES,
         allowed_classes=_CLASSES,

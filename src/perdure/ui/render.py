@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from starlette.datastructures import URL, QueryParams
 from starlette.requests import Request
@@ -19,6 +20,7 @@ from starlette.routing import BaseRoute, Route
 from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.features import find_features
 from perdure.core.ids import AgentId, is_id
+from perdure.core.text.json_strings import encodable
 from perdure.core.text.line_diff import diff_lines
 from perdure.core.text.reprs import plural
 from perdure.library.agent import AsyncAgentById
@@ -97,7 +99,7 @@ class DashboardPage:
                 return answer
             return error_page(error, request)
         if is_json:
-            text = json.dumps({**sections, **data}, ensure_ascii=False, default=str)
+            text = encodable(json.dumps({**sections, **data}, ensure_ascii=False, default=str))
             return Response(text, headers=dict(HEADERS), media_type=JSON)
         data |= {"conflict": getattr(request.state, "conflict", None), "feed": feed}
         data["waiting_calls"] = await library.approvals.count()
@@ -452,4 +454,5 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "diff_rows": diff_rows,
     "pretty": pretty,
     "markdown": markdown,
+    "urlencode": lambda text: quote(encodable(text)),
 }

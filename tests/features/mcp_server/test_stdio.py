@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from perdure.core.incoming.json_rpc import find_id
+from perdure.features.notes.folders import CONTEXT_FILE
 from tests.features.mcp_server.clients import READING, TOOLS, over_stdio, refused, said
 from tests.features.mcp_server.test_shell import ended, is_started
+from tests.support.library import open_sync
 from tests.support.programs import environment, perdure
 from tests.support.warm import warm
 
@@ -73,6 +75,33 @@ async def test_the_sdks_client_uses_every_tool_resource_and_prompt(home: Path, p
     assert any("half done" in text for text in found.values())
     assert prompts == ["catch_up", "handoff"]
     assert "half done" in catch_up.text and "What comes next: tests" in handoff.text
+
+
+def contexts_in(home: Path) -> list[str]:
+    """What the next sessions of projects begin with."""
+    return [one.read_text("utf-8") for one in home.rglob(CONTEXT_FILE)]
+
+
+async def test_half_a_character_in_memory_ends_no_session(home: Path, project: Path) -> None:
+    """A program that cuts an emoji in two has sent it to the server, or a conversation that was captured holds it."""
+    async with over_stdio(home, "--project", str(project)) as client:
+        await said(client, "memory_remember", text="x", level="global")
+    with open_sync(home / "perdure.db") as store:
+        agent = store.agent("global-memory")
+        agent.archive("tea \ud83d here")
+        agent.blocks.update("human", value="tea \ud83d here")
+    async with over_stdio(home, "--project", str(project)) as client:
+        read: Any = (await client.read_resource("memory://global/blocks/human")).contents[0]
+        answers = [
+            read.text,
+            await said(client, "memory_list", kind="blocks"),
+            await said(client, "memory_search", query="tea"),
+            await said(client, "memory_context"),
+        ]
+        await said(client, "memory_remember", text="y")  # what the next session begins with is written anew
+
+    assert all("tea \ufffd here" in answer for answer in answers)
+    assert any("tea \ufffd here" in text for text in contexts_in(home))
 
 
 async def test_resources_and_prompts_that_are_not_there_are_named(home: Path, project: Path) -> None:

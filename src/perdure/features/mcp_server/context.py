@@ -15,6 +15,7 @@ from perdure.context.sections.expand import Budget, largest
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message, text_of
 from perdure.core.ports import TokenCounter
+from perdure.core.text.json_strings import encodable
 from perdure.core.text.tables import read_table
 from perdure.features.mcp_server.listing import Readers, line_of, note_text, tags_text
 from perdure.features.notes.folders import CONTEXT_FILE, make_folder, state_folder
@@ -245,7 +246,7 @@ async def prepare_context(perdure: AsyncPerdure, project: ProjectMemory) -> None
         text = await MemoryReader(await memory.readers(), perdure.app.ports.counter).context(CONTEXT_TOKENS)
         if text:
             make_folder(path.parent)
-            replace_file(path, f"What Perdure remembers of this project and its user:\n\n{text}\n".encode())
+            replace_file(path, encodable(f"What Perdure remembers of this project and its user:\n\n{text}\n").encode())
         else:
             path.unlink(missing_ok=True)
 

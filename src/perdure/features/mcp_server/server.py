@@ -16,6 +16,7 @@ from mcp.shared.exceptions import MCPError
 
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.core.ids import PassageId
+from perdure.core.text.json_strings import encodable
 from perdure.features.mcp_server.memory import MemoryTools
 from perdure.features.mcp_server.specs import MemoryToolSpec, instructions
 
@@ -44,7 +45,7 @@ async def list_resources(memory: MemoryTools) -> list[types.Resource]:
         for note in await agent.notes.list(limit=NOTES_LISTED):
             rows.append((f"{level}/notes/{note.id}", note.title, f"{level} note: {note.kind}"))
     return [
-        types.Resource(uri=SCHEME + path, name=name, description=about, mime_type="text/markdown")
+        types.Resource(uri=SCHEME + path, name=encodable(name), description=encodable(about), mime_type="text/markdown")
         for path, name, about in rows
     ]
 
@@ -101,7 +102,7 @@ def build_server(memory: MemoryTools) -> Server[Any]:
             text, is_error = await memory.call(parameters.name, parameters.arguments or {}), False
         except Exception as error:
             text, is_error = _reason(error, f"tool {parameters.name:.80}"), True
-        return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=is_error)
+        return types.CallToolResult(content=[_text(text)], is_error=is_error)
 
     async def resources(context: Any, parameters: Any) -> types.ListResourcesResult:
         with _told_to_client("resources/list"):
@@ -111,7 +112,7 @@ def build_server(memory: MemoryTools) -> Server[Any]:
         uri = str(parameters.uri)
         with _told_to_client(f"resource {uri:.80}"):
             text = await read_resource(memory, uri)
-            contents = types.TextResourceContents(uri=uri, mime_type="text/markdown", text=text)
+            contents = types.TextResourceContents(uri=uri, mime_type="text/markdown", text=encodable(text))
             return types.ReadResourceResult(contents=[contents])
 
     async def list_prompts(context: Any, parameters: Any) -> types.ListPromptsResult:
@@ -120,7 +121,7 @@ def build_server(memory: MemoryTools) -> Server[Any]:
     async def get_prompt(context: Any, parameters: types.GetPromptRequestParams) -> types.GetPromptResult:
         with _told_to_client(f"prompt {parameters.name:.80}"):
             text = await render_prompt(memory, parameters.name, parameters.arguments or {})
-            message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
+            message = types.PromptMessage(role="user", content=_text(text))
             return types.GetPromptResult(messages=[message])
 
     return Server(
@@ -151,6 +152,11 @@ def _reason(error: Exception, what: str) -> str:
         return str(error)
     log.error("%s failed", what, exc_info=error)
     return f"{what} failed inside Perdure ({type(error).__name__}); its log says more."
+
+
+def _text(text: str) -> types.TextContent:
+    """Return a text as a part of an answer: the SDK can't send half a character, and ends at it."""
+    return types.TextContent(type="text", text=encodable(text))
 
 
 def _prompt(name: str, description: str, argument: str, about: str) -> types.Prompt:

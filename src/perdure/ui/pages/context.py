@@ -55,7 +55,7 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
         "leaving": None
         if leaving is None
         else [attributes(one, "id", "role", at="occurred_at") | {"text": one.text[:LEAVING_CHARS]} for one in leaving],
-        "raw": canonical(request_of(preview)).decode() if query.get("raw") else None,
+        "raw": canonical(request_of(preview)).decode("utf-8", "replace") if query.get("raw") else None,
         "deltas": list(preview.deltas),
         "tail": preview.status,
         "nodes": [{"handle": node_handle(node.seq), "text": node.text} for node in preview.nodes],

@@ -18,6 +18,7 @@ from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.ids import AgentId, RunId
 from perdure.core.messages import Message, ToolResult
 from perdure.core.runs import FAILED_REASONS, Run, RunFilter, RunStatus, StopReason
+from perdure.core.text.json_strings import encodable
 from perdure.core.text.reprs import attributes
 from perdure.domain.conversations.spans import RunSpan
 from perdure.library.parts.checks import Page
@@ -280,7 +281,7 @@ async def export(request: Request) -> Response:
     except PerdureError as error:
         return error_page(error, request) if wants_page(request) else error_answer(error)
     headers = {**HEADERS, "content-disposition": f'attachment; filename="{shape["id"]}.json"'}
-    return Response(json.dumps(shape, ensure_ascii=False, indent=2), headers=headers, media_type=JSON)
+    return Response(encodable(json.dumps(shape, ensure_ascii=False, indent=2)), headers=headers, media_type=JSON)
 
 
 pages.add("/runs/{run_id}/export", export)
