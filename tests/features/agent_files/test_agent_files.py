@@ -113,7 +113,9 @@ async def test_a_file_of_letta_becomes_an_agent_that_goes_on() -> None:
             ["`mcp_servers`", "of"],
             ["tool", "'gone'"],
             ["agent", "'Loop'"],
+            ["agent", "'Loop'"],
         ]
+        assert "agent 'Loop' lacks values of KEY, which no file holds" in warnings
 
         state: Any = await server.letta.agents.retrieve(agent_id)
         assert (state.name, state.system, state.tags, state.model) == ("Loop", "You are Loop.", ["a"], MODEL)

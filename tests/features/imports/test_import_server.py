@@ -158,8 +158,12 @@ async def test_no_secret_is_copied(tmp_path: Path) -> None:
     with serving(full_world(rounds=1)) as url:
         async with await open_async(tmp_path / "p.db") as perdure:
             report = await perdure.imports.run_server(url)
-            state = await agent_of(perdure, "Ann").state()
+            ann = agent_of(perdure, "Ann")
+            state, again = await ann.state(), await perdure.imports.run_server(url)
+            await ann.secrets.set("CITY_KEY", "another")
+            last = await perdure.imports.run_server(url)
 
+    assert again.secrets == report.secrets and {*again.secrets} - {*last.secrets} == {"agent 'Ann': CITY_KEY"}
     named = ["agent 'Ann': CITY_KEY", "MCP server 'maps': X-Team", "providers: my-openai"]
     assert {*named} <= {*report.secrets} and not state.secrets
     assert "s3cret" not in repr(report)

@@ -7,7 +7,7 @@ import functools
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -223,8 +223,7 @@ class Import:
         """Make a tool from its source in the file; return it, or `here`, the existing tool of its name. That one is not
         changed, or only when all else is done. Raises: InvalidInput, ValidationError."""
         new = ToolIn.model_validate(dict(tool))
-        if unset := sorted(key for key, value in (new.environment or {}).items() if not value):
-            self.warnings.append(f"tool {name!r:.80} lacks values of {', '.join(unset)}, which no file holds")
+        self._note_unset(f"tool {name!r:.80}", [key for key, value in (new.environment or {}).items() if not value])
         try:
             state = await self._library.tools.add(new.new(), fields=new.set_fields)
         except (AlreadyExists, ToolBuiltIn):
@@ -238,6 +237,11 @@ class Import:
         if here is None:
             self._made_tools.append(state.tool.id)
         return state
+
+    def _note_unset(self, owner: str, names: Collection[str]) -> None:
+        """Note secrets that have no value here yet."""
+        if names:
+            self.warnings.append(f"{owner} lacks values of {', '.join(sorted(names))}, which no file holds")
 
     # --- agents
 
@@ -281,6 +285,9 @@ class Import:
         """Make an agent of the file with its blocks and folders, without its messages; return its id."""
         models = self._library.handles
         request = self._agent_request(file_id, agent)
+        secrets = agent.fields.get("secrets") or agent.fields.get("tool_exec_environment_variables")
+        if isinstance(secrets, dict):
+            self._note_unset(f"agent {request.name!r:.80}", secrets.keys() - self._options.secrets.keys())
         handle = request.model_handle
         copy = self._file.copies.get(file_id)
         follows = copy is not None and copy.follows_default and not self._options.model

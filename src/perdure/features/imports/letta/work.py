@@ -79,11 +79,10 @@ class LettaWork:
         if here is None and await context.store.read(lambda tx: bool(tx.agents.list_by_ids(ids))):
             report.leave_out(FOREIGN)
             return
-        state, agent_id = listed, here or AgentId("")
-        if here is None:
-            params = {"include": [f"agent.{one}" for one in _INCLUDE]}
-            state = {**listed, **object_in(await self._server.get(path_of("agents", source_id), params))}
-            agent_id = await self._make(source_id, state)
+        params = {"include": [f"agent.{one}" for one in _INCLUDE]}
+        whole = {**listed, **object_in(await self._server.get(path_of("agents", source_id), params))}
+        state, agent_id = (whole, await self._make(source_id, whole)) if here is None else (listed, here)
+        await self._note_unset(whole, agent_id)
         context.agents[source_id] = agent_id
         context.count("agents", new=here is None, already=here is not None)
         context.blocks.update(one["id"] for one in blocks_of(state))
@@ -91,17 +90,15 @@ class LettaWork:
         await AgentParts(context, agent_id, state).take()
 
     async def _make(self, source_id: str, state: Object) -> AgentId:
-        """Make an agent with its blocks, and note the names of its secrets; return its id, empty if it is only planned.
-        Raises: InvalidInput, AlreadyExists."""
-        context, name = self._context, text_in(state.get("name"))
+        """Make an agent with its blocks; return its id, empty if it is only planned. Raises: InvalidInput,
+        AlreadyExists."""
+        context = self._context
         for tool in list_in(state.get("tools")):
             await import_tool(context, object_in(tool))
         plan = await plan_agent(
             context.library, state, await self._perdure_manifest(source_id), context.tools, self._report
         )
         self._note_companion(object_in(state.get("managed_group")))
-        secrets = list_in(state.get("secrets")) or list_in(state.get("tool_exec_environment_variables"))
-        self._report.note_secrets(f"agent {name!r}", [text_in(object_in(secret).get("key")) for secret in secrets])
         ids = {one["id"]: context.candidates("block", one["id"]) for one in blocks_of(state)}
         here = await context.store.read(units.find_blocks, [id_ for each in ids.values() for id_ in each])
         kept_blocks(state, here, context)  # raises if one can't be made
@@ -118,6 +115,13 @@ class LettaWork:
             "blocks", new=sum(not {*here} & {*each} for id_, each in ids.items() if id_ not in context.blocks)
         )
         return agent_id
+
+    async def _note_unset(self, state: Object, agent_id: AgentId) -> None:
+        """Note the secrets of an agent that have no value here yet."""
+        secrets = list_in(state.get("secrets")) or list_in(state.get("tool_exec_environment_variables"))
+        here = {one.name for one in await self._context.store.read(lambda tx: tx.secrets.list(agent_id))}
+        names = {text_in(object_in(secret).get("key")) for secret in secrets}
+        self._report.note_secrets(f"agent {text_in(state.get('name'))!r}", names - here)
 
     async def _perdure_manifest(self, source_id: str) -> Object | None:
         """Return the agent's manifest if the server is another Perdure; else None."""
