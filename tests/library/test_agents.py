@@ -232,6 +232,8 @@ def test_a_deleted_agent_can_not_be_changed(tmp_path: Path) -> None:
 
         with pytest.raises(NotFound):
             agent.update(name="ghost")
+        with pytest.raises(NotFound, match="agent 'bob' not found"):
+            perdure.delete_agent("bob")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("limit", [0, -1, 10_001, 2.5, True, "10"])

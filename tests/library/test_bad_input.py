@@ -50,6 +50,8 @@ def deep(levels: int) -> dict[str, Any]:
             marks=pytest.mark.uses("files"),
         ),
         (lambda agent: agent.tools.attach(None), "a tool is None"),
+        (lambda agent: agent.update(settings={"temperatur": 1}), "is it 'temperature'"),
+        pytest.param(lambda agent: agent.why(" "), "of is empty", marks=pytest.mark.uses("origins")),
     ],
 )
 def test_what_an_agent_can_not_be_asked_is_refused(

@@ -241,3 +241,18 @@ async def test_one_result_of_several_is_changed_by_its_call() -> None:
 
         assert [one["tool_return"] for one in changed["tool_returns"]] == [returned["tool_return"], "elsewhere"]
         assert changed in await history(server, agent)
+
+
+@pytest.mark.uses("origins")
+async def test_a_message_of_several_texts_is_forgotten_by_its_words(tmp_path: Path) -> None:
+    """Its id stands for no one text that could be looked for: that is told, where nothing would have been done."""
+    texts = [{"type": "text", "text": f"the {part} half of the plan"} for part in ("first", "second")]
+    async with in_process(tmp_path, says("ok")) as (client, perdure):
+        agent = await perdure.create_agent()
+        sent = {"messages": [{"role": "user", "content": texts}]}
+        await client.post(f"/v1/agents/{agent.id}/messages", json=sent)
+        message = (await agent.messages())[0]
+
+        answered = await client.post(f"/v1/agents/{agent.id}/forget", json={"text": message.id})
+
+    assert (answered.status_code, "has several texts" in answered.text) == (422, True)

@@ -18,6 +18,7 @@ from tests.support.library import open_async, open_sync
 CANARY = 'The vault code of Zorblatt Quintessa is "7Q-Fjord" near Häagen street'
 WORDS = ("zorblatt", "quintessa", "fjord", "7q-f", "vault code", "häagen")
 """Pieces of it that no other text has: in the word index each word stands by itself."""
+PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 40
 FILLER = "lorem ipsum dolor sit amet " * 60
 SMALL_WINDOW = {"context_window_tokens": 8_000}
 
@@ -211,6 +212,8 @@ def test_an_id_stands_for_its_text(tmp_path: Path) -> None:
         short = agent.archive("plums")
 
         assert agent.find_mentions(passage.id).counts == {"passage": 1, "message": 1, "request": 1}
+        agent.send("the apricots are ripe", images=[PNG])
+        assert agent.forget(agent.messages()[-2].id).counts == {"message": 1}
         with pytest.raises(InvalidInput, match="too short"):
             agent.forget(short.id)
         with pytest.raises(InvalidInput, match="characters"):

@@ -269,10 +269,11 @@ def check_window(tokens: Any) -> int:
 
 def _check_names(names: Iterable[str]) -> None:
     """Check that no setting is a misspelt one of ours. Other names are settings of the model. Raises: InvalidInput."""
-    for name in [one for one in names if one not in _SETTINGS]:
+    known = (*_SETTINGS, *ModelOptions.__slots__)
+    for name in [one for one in names if one not in known]:
         from difflib import get_close_matches
 
-        if near := _WIRE_NAMES.get(name) or get_close_matches(str(name)[:80], _SETTINGS, n=1, cutoff=0.9):
+        if near := _WIRE_NAMES.get(name) or get_close_matches(str(name)[:80], known, n=1, cutoff=0.9):
             raise InvalidInput(f"there is no setting {str(name)!r:.80}: is it {near[0]!r}?")
 
 

@@ -10,7 +10,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.corrections import Key, Place
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.ids import AgentId, ArchiveId, BlockId, MessageId, PassageId, is_id
-from perdure.core.messages import Message, parts_to_json
+from perdure.core.messages import Message, parts_to_json, text_without_images
 from perdure.domain.archives.passages import get_passage
 from perdure.domain.texts import keepers
 from perdure.engine.ports import Ports
@@ -48,7 +48,9 @@ def resolve_text(tx: Tx, agent_id: AgentId, text_or_id: str) -> str:
         message = tx.messages.get(MessageId(text_or_id))
         if message.agent_id != agent_id:
             raise NotFound("message", text_or_id)
-        text = message.text
+        text = text_without_images(message.parts)
+        if len(text.strip()) >= ID_CHARS_MIN and not Redactor(text).finds(parts_to_json(message.parts)):
+            raise InvalidInput(f"{text_or_id} has several texts: give the words of each instead")
     elif is_id("passage", text_or_id):
         text = get_passage(tx, agent_id, PassageId(text_or_id)).text
     elif is_id("block", text_or_id):

@@ -44,6 +44,8 @@ class AsyncWhy(AsyncAgentPart):
         beginning; `block-...:3` is a line; a summary's handle; or words of only one memory. Raises: InvalidInput: of
         several; NotFound, also for another agent's."""
         check_text("of", of)
+        if not of.strip():
+            raise InvalidInput("of is empty: give an id, or words of a memory")
         return await self._app.ports.store.read(
             lambda tx: _find_origin(MemoryOrigins(tx, self._agent_id), of.strip(), conversation, self._app)
         )

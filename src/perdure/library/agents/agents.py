@@ -281,7 +281,7 @@ class AsyncAgentRecord(AsyncAgentPart):
 
     async def delete(self) -> None:
         """Delete an agent with history and companion; blocks and archives stay. Raises: InvalidInput, NotFound."""
-        check_text("agent_id", self.id)
+        check_text("agent_id", self._agent_id)
         ended: Sequence[Conversation] = ()
         if "conversation_end" in self._ports.hooks.points:
             ended = await self._ports.store.read(lambda tx: tx.conversations.list(self.id, limit=LIMIT_MAX))

@@ -62,7 +62,7 @@ class AsyncPassages(AsyncPart):
 
     def __init__(self, app: App, owner_id: ArchiveId | AgentId | None) -> None:
         """`owner_id` is the id of the archive or agent; None: of no agent, for what needs none."""
-        super().__init__(app, AgentId(owner_id) if owner_id and is_id("agent", owner_id) else None)
+        super().__init__(app, AgentId(owner_id) if owner_id is not None and not is_id("archive", owner_id) else None)
         self._owner_id = owner_id
 
     @property
