@@ -93,7 +93,8 @@ async def test_no_stream_holds_the_body_of_its_request() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_chat_completion_calls_the_tools_of_its_caller(stream: bool) -> None:
-    """Calls end the answer, and what the caller's tools returned goes on with it."""
+    """Calls end the answer, and what the caller's tools returned goes on with it; sent again, it has the same answer,
+    and in another request none."""
     tool = {"type": "function", "function": {"name": "look", "description": "Look.", "parameters": LOOK}}
     async with routed(calls("look", at="sky"), says("It is blue.")) as server:
         body = {"model": await new_agent(server), "tools": [tool], "stream": stream}
@@ -112,10 +113,14 @@ async def test_a_chat_completion_calls_the_tools_of_its_caller(stream: bool) -> 
         asked = [{"role": "user", "content": "what do you see"}]
         reason, text, (call,) = await ask(asked)
         result = {"role": "tool", "tool_call_id": call["id"], "content": "blue"}
-        answered = await ask([*asked, {"role": "assistant", "content": None, "tool_calls": [call]}, result])
+        behind = [{"role": "assistant", "content": None, "tool_calls": [call]}, result]
+        answered, again = await ask([*asked, *behind]), await ask([*asked, *behind])
+        other = body | {"messages": [{"role": "user", "content": "what else"}, *behind]}
+        refused = await server.refused("POST", "/v1/chat/completions", other)
 
     assert (reason, text, call["function"]) == ("tool_calls", "", {"name": "look", "arguments": '{"at": "sky"}'})
-    assert answered == ("stop", "It is blue.", None)
+    assert answered == again == ("stop", "It is blue.", None)
+    assert refused[0] == 422 and "were answered before by another request" in refused[1]
 
 
 async def test_a_new_question_gives_up_a_call_without_a_result() -> None:
