@@ -115,12 +115,15 @@ async def test_a_stream_that_breaks_by_any_error_says_so(monkeypatch: pytest.Mon
 async def test_an_agent_without_an_answer_answers_with_an_error() -> None:
     """A model that calls no tool, though it has to, gives no empty answer."""
     tools = [{"type": "function", "function": {"name": "roll", "parameters": {"type": "object"}}}]
-    async with program(says("No."), says("Still no.")) as asking:
-        body = asking.body("Roll a die.", tools=tools, tool_choice="required")
-        answer = await asking.server.http.post(PATH, json=body)
+    async with program(*[says("No.")] * 4) as asking:
+        required = {"tools": tools, "tool_choice": "required"}
+        answer = await asking.server.http.post(PATH, json=asking.body("Roll a die.", **required))
+        stream = await asking.server.http.post(PATH, json=asking.body("Once more.", **required, stream=True))
+        events = [one.removeprefix("data: ") for one in stream.text.splitlines() if one.startswith("data: {")]
 
         assert answer.status_code == 500
         assert "called no tool although it had to" in answer.json()["error"]["message"]
+        assert json.loads(events[-1])["error"]["code"] == answer.json()["error"]["code"] == "llm_error"
 
 
 async def test_a_budget_that_is_used_up_answers_with_429(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

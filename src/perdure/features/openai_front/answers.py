@@ -157,7 +157,7 @@ class AnswerStream(ChunkMaker[StoredEvent | Delta]):
         return self._writer.ping()
 
     def error(self, failure: Failure) -> dict[str, Any]:
-        return {"error": {"type": failure.kind, "message": failure.message, "code": None, "param": None}}
+        return error_shape(failure.kind, failure.message)
 
 
 async def answer_run(
@@ -169,6 +169,11 @@ async def answer_run(
         return await reply_answer(streams, accepted, agent.reply_to(accepted), writer.of_reply)
     forget_body(request)
     return await streams.stream(agent.follow_accepted(accepted), AnswerStream(accepted, writer), pings=True)
+
+
+def error_shape(code: str, message: str) -> dict[str, Any]:
+    """An error within a stream, as OpenAI's API has it."""
+    return {"error": {"message": message, "type": "server_error", "code": code, "param": None}}
 
 
 def data_line(shape: Mapping[str, Any]) -> bytes:

@@ -18,7 +18,7 @@ import httpx
 from perdure.app import App
 from perdure.core.errors import AddressRefused, BodyUnreadable, DataTooLarge, ModelError, ModelStreamCut
 from perdure.engine.budget import CallBudget
-from perdure.features.openai_front.answers import data_line
+from perdure.features.openai_front.answers import data_line, error_shape
 from perdure.features.openai_front.capture import ChatKeeping
 from perdure.features.openai_front.open_answers import OpenAnswers
 from perdure.features.openai_front.port import answer_on_port
@@ -168,9 +168,8 @@ async def _pass_on(
 
 
 def _failure_line(code: str, message: str) -> bytes:
-    """An error within a stream, as OpenAI's API has it; what stands before it may be half an event."""
-    failure = {"message": message, "type": "server_error", "code": code, "param": None}
-    return b"\n\n" + data_line({"error": failure})
+    """An error within a stream; what stands before it may be half an event."""
+    return b"\n\n" + data_line(error_shape(code, message))
 
 
 async def _read(pieces: AsyncIterator[bytes], reading: AnswerObserver) -> AsyncIterator[bytes]:
