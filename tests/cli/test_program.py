@@ -31,11 +31,11 @@ Child = subprocess.Popen[bytes]
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-@pytest.mark.parametrize("more", [(), ("--json",)])
-def test_an_output_that_has_no_room_is_said_so(tmp_path: Path, more: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("words", ["agent list", "agent list --json", "--help"])
+def test_an_output_that_has_no_room_is_said_so(tmp_path: Path, words: str) -> None:
     with open_sync(tmp_path / "perdure.db") as store:
         store.create_agent("sam")
-    command = [sys.executable, "-m", "perdure", "agent", "list", *more]
+    command = [sys.executable, "-m", "perdure", *words.split()]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(command, env=environment(tmp_path), stdout=full, stderr=subprocess.PIPE, check=False)
 

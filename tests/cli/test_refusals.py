@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.cli import INTERRUPTED, main
 from perdure.cli.session import work
 from perdure.cli.session.needs import CommandSetup
 from perdure.core.errors import InvalidInput
@@ -52,7 +53,7 @@ def test_a_closed_stdin_is_no_defect(read: Callable[[str], object], monkeypatch:
         read("-")
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC])
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENAMETOOLONG])
 async def test_a_file_that_can_not_be_used_is_no_defect(number: int, capfd: pytest.CaptureFixture[str]) -> None:
     """Whichever command it is: the error names the file. Without a file, it is the output that can't be written."""
 
@@ -93,6 +94,19 @@ def test_a_key_is_found_by_its_only_name(tmp_path: Path, verb: str) -> None:
     assert "2 keys are named 'two': give an id, key-" in several
     assert run_inside(tmp_path, "key", verb, "one", "--yes").returncode == 0
     assert run_inside(tmp_path, "key", verb, json.loads(made.stdout)["id"], "--yes").returncode == 0
+
+
+def test_an_interrupt_while_the_command_is_looked_for_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C right after the start printed where in the imports it came."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("perdure.cli.find_features", interrupt)
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == INTERRUPTED
 
 
 @contextmanager

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import sys
 
 from perdure.core.features import find_features
 
 __all__ = ["main"]
 
+INTERRUPTED = 130  # what shells report for a program that SIGINT ended
 UNUSED = ("httpx._main", "pydantic.v1", "watchfiles")
 """What httpx, FastAPI and uvicorn import if it is there, for a command, models and a restart that nobody uses here."""
 
 
 def main() -> None:
     """Run `perdure` with the arguments of this process, and leave with its exit code."""
+    try:
+        _run_command()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        # What reads the store says itself that its disk is full: this is stdout, which would fail once more at the end.
+        print(f"error: the output can't be written: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(1)
+
+
+def _run_command() -> None:
+    """Run the command that the arguments name."""
     gc.set_threshold(50_000)  # what is imported stays: to look for garbage in it took a tenth of most commands
     sys.modules.update(dict.fromkeys(UNUSED))  # type: ignore[arg-type]  # None: an import of it fails
     for feature in find_features():

@@ -97,6 +97,8 @@ def disk_error(error: OSError) -> StoreError | None:
             return StoreReadOnly(f"{what}: mount its disk for writing, or choose another folder")
         case errno.EACCES | errno.EPERM:
             return StoreUnavailable(f"{what}: give this user the right to it, or choose another file or folder")
+        case errno.ENAMETOOLONG:
+            return StoreUnavailable(f"{what}: choose a shorter one")
         case errno.EIO:
             return StoreUnavailable(f"{what}: check the disk")
         case _:

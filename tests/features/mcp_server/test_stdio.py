@@ -6,6 +6,7 @@ import contextlib
 import json
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -13,8 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.server.lowlevel.server import Server
 
+from perdure.core.errors import InvalidInput
 from perdure.core.incoming.json_rpc import find_id
+from perdure.features.mcp_server.stdio import serve_stdio
 from perdure.features.notes.folders import CONTEXT_FILE
 from tests.features.mcp_server.clients import READING, TOOLS, over_stdio, refused, said
 from tests.features.mcp_server.test_shell import ended, is_started
@@ -75,6 +79,14 @@ async def test_the_sdks_client_uses_every_tool_resource_and_prompt(home: Path, p
     assert any("half done" in text for text in found.values())
     assert prompts == ["catch_up", "handoff"]
     assert "half done" in catch_up.text and "What comes next: tests" in handoff.text
+
+
+@pytest.mark.parametrize("name", ["stdin", "stdout"])
+async def test_a_closed_stream_is_no_defect(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, name, None)
+
+    with pytest.raises(InvalidInput, match="have to be open"):
+        await serve_stdio(Server("none"))
 
 
 def contexts_in(home: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import os
 import shlex
@@ -18,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hi
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from perdure.cli import INTERRUPTED
 from perdure.cli.session.needs import CommandSetup
 
-INTERRUPTED = 130  # the code of shells for an end by SIGINT
 NAMES_MAX = 50
 BUSY_TIMEOUT_S = 0.2
 SERVER_TIMEOUT_S = 2  # a shell waits
@@ -305,11 +304,4 @@ def run_and_exit(work: Coroutine[Any, Any, int], *, loop_factory: Callable[[], A
             code = runner.run(work)
     except KeyboardInterrupt:
         code = INTERRUPTED
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        # What reads the store says itself that its disk is full: this is stdout, which would fail once more at the end.
-        print(f"error: the output can't be written: {error.strerror}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        code = 1
     raise typer.Exit(code)

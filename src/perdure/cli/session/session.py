@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from rich.text import Text
 
+from perdure.cli import INTERRUPTED
 from perdure.cli.session.agent_choice import model_elsewhere, shell_word
 from perdure.cli.session.source import TextSource
 from perdure.cli.views.text import pending_shape, pending_view, plain_json
@@ -31,7 +32,6 @@ from perdure.library.perdure import AsyncPerdure
 
 FAILED = 1
 WAITING = 3
-INTERRUPTED = 130  # what shells report for a program that SIGINT ended
 QUESTION = "[y]es / [n]o / [e]dit: "
 HELP = "y lets it run, n refuses it, e changes its arguments first; Ctrl-C decides nothing, and it waits on"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import CancelledError
@@ -18,7 +19,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from perdure.core.errors import DataTooLarge
+from perdure.core.errors import DataTooLarge, InvalidInput
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.incoming.json_rpc import HEAD_BYTES, TAIL_BYTES, find_id
 
@@ -28,7 +29,9 @@ LIMITS = JsonLimits(size_bytes=48_000_000, depth=100, containers=50_000)
 
 async def serve_stdio(server: Server[Any]) -> None:
     """Serve until the client closes stdin, or SIGTERM ends it as SIGINT does: commands that run end with it. Every
-    message is read at once: one may take a call back that waits."""
+    message is read at once: one may take a call back that waits. Raises: InvalidInput: stdin or stdout is closed."""
+    if sys.stdin is None or sys.stdout is None:
+        raise InvalidInput("stdin and stdout have to be open: a program that speaks MCP starts `perdure mcp`")
     if threading.current_thread() is threading.main_thread():
         interrupt = signal.getsignal(signal.SIGINT)  # in the background of a script it is ignored
         signal.signal(signal.SIGTERM, interrupt if callable(interrupt) else signal.default_int_handler)
