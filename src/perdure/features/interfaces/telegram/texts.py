@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perdure.core.text.json_strings import encodable
+
 MESSAGE_UNITS = 4096
 """The most UTF-16 units of one message."""
 
@@ -30,7 +32,8 @@ def refusal(user_id: int) -> str:
 
 def split_text(text: str) -> Iterator[str]:
     """Yield a text in pieces of one message each, cut at a paragraph, line or word end in the second half if any."""
-    while len(text.encode("utf-16-le", "surrogatepass")) > 2 * MESSAGE_UNITS:
+    text = encodable(text)
+    while len(text.encode("utf-16-le")) > 2 * MESSAGE_UNITS:
         piece = _fitting(text)
         for mark in ("\n\n", "\n", " "):
             if (end := piece.rfind(mark)) > len(piece) // 2:
