@@ -82,6 +82,17 @@ async def test_a_child_that_sends_too_much_is_left_and_found_again(tmp_path: Pat
         assert (await perdure.mcp.run("flood", "fine")).text == "fine"
 
 
+async def test_half_a_character_ends_no_connection(tmp_path: Path) -> None:
+    """Models give one; the process that answered the call was ended for it, with all that it was doing."""
+    program = tmp_path / "echo.py"
+    program.write_text(SERVER.replace('"text": "fine"', '"text": str(asked["params"].get("arguments"))'))
+    async with await open_async(tmp_path / "agents.db") as perdure:
+        await perdure.mcp.add("echo", command=sys.executable, args=["-S", str(program)])
+        result = await perdure.mcp.run("echo", "fine", {"a": ["half \ud83d"]})
+
+    assert (result.status, result.text) == ("success", "{'a': ['half \ufffd']}")
+
+
 async def pieces(data: bytes, size: int = 65_536) -> AsyncIterator[bytes]:
     for start in range(0, len(data), size):
         yield data[start : start + size]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from perdure.core.errors import McpUnreachable
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.tasks import retrieve_error, to_the_end
+from perdure.core.text.json_strings import encodable
 from perdure.features.mcp.connect import InvalidEntries, StderrTail, connect, load_sdk, read_listing
 from perdure.features.mcp.errors import McpGone, McpLate, describe_error, secret_values
 from perdure.features.mcp.units import McpRegistry
@@ -96,6 +98,8 @@ class McpSession:
         connection = self._connection
         if connection is None:
             raise McpUnreachable(self.server.name, "the connection has ended")
+        # The SDK can't send half a character, and ends the connection at it.
+        arguments = json.loads(encodable(json.dumps(arguments, ensure_ascii=False)))
         try:
             return await connection.request(
                 lambda client: client.call_tool(tool, arguments, read_timeout_seconds=timeout_s), timeout_s
