@@ -202,17 +202,19 @@ async def test_what_a_dead_process_had_streamed_of_an_answer_is_not_streamed_aga
     pieces = tuple(ModelDelta("text", text) for text in ("lost ", "words ", "here"))
     async with in_process(tmp_path, model=Gate(says("lost words here"), deltas=pieces)) as (client, perdure):
         agent = await perdure.create_agent()
-        run = (await client.post(f"/v1/agents/{agent.id}/messages/async", json={"input": "hi"})).json()
+        path, sent_once = f"/v1/agents/{agent.id}/messages", {"headers": {"idempotency-key": "k"}}
+        run = (await client.post(f"{path}/async", json={"input": "hi"}, **sent_once)).json()  # type: ignore[arg-type]
         async for sent in agent.follow(run["id"]):
             if isinstance(sent, StoredEvent) and isinstance(sent.event, DeltaStreamed):
                 break
     async with in_process(tmp_path, says("Other words.")) as (client, perdure):
         async for _ in perdure.agent_of(agent.id).follow(run["id"]):
             pass
-        again = await client.post(f"/v1/runs/{run['id']}/stream", json={"starting_after": 0})
-        said = [chunk["content"] for _, chunk in chunks_of(again.text) if "content" in chunk]  # type: ignore[index]
-
-        assert "".join(said) == "Other words."
+        resumed = await client.post(f"/v1/runs/{run['id']}/stream", json={"starting_after": 0})
+        repeated = await client.post(path, json=TOKENS | {"background": True}, **sent_once)  # type: ignore[arg-type]
+        for again in (resumed, repeated):
+            said = [chunk["content"] for _, chunk in chunks_of(again.text) if "content" in chunk]  # type: ignore[index]
+            assert "".join(said) == "Other words."
 
 
 async def test_who_leaves_does_not_stop_the_run(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from perdure.library.messages.paging import HistoryPage
 from perdure.library.messages.reply import Reply
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.routes.agents import agent_answer
+from perdure.server.routes.runs import chunks_again
 from perdure.server.wire.agents import WireAgent
 from perdure.server.wire.answers import Captured, Imported, Message, WireReply
 from perdure.server.wire.chunks import Chunks, StreamMode
@@ -98,8 +99,9 @@ async def answer_message(
     accepted = await _submit(request, body, agent_id, conversation_seq, background=body.background)
     if body.streaming:
         mode = StreamMode(body.stream_tokens, body.include_pings, previews=not accepted.repeated, display=body.display)
-        events = library.messages.follow_accepted(accepted)
-        return await streams.stream(events, Chunks(accepted.run, mode), pings=mode.pings)
+        run, events = accepted.run, library.messages.follow_accepted(accepted)
+        chunks = await chunks_again(library, run, mode) if accepted.repeated else Chunks(run, mode)
+        return await streams.stream(events, chunks, pings=mode.pings)
     replying = library.messages.reply_to(accepted)
     return await reply_answer(streams, accepted, replying, lambda reply: letta_response(reply, body.display))
 

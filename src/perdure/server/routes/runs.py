@@ -180,9 +180,14 @@ async def resume_stream(library: AsyncPerdure, request: Request, run: Run, body:
     streams: Streams = request.app.state.streams
     mode = StreamMode.of(run.options.form)
     mode = replace(mode, pings=mode.pings and body.include_pings)
-    _, steps, _ = await library.runs.steps_of_run(run.id, Page(LIMIT_MAX, ascending=True))
-    chunks = Chunks(run, mode, starting_after=body.starting_after, steps=steps)
+    chunks = await chunks_again(library, run, mode, starting_after=body.starting_after)
     return await streams.stream(library.runs.follow_run(run), chunks, pings=mode.pings)
+
+
+async def chunks_again(library: AsyncPerdure, run: Run, mode: StreamMode, *, starting_after: int = 0) -> Chunks:
+    """The chunks of a run that was begun before, without the pieces of steps that were abandoned since."""
+    _, steps, _ = await library.runs.steps_of_run(run.id, Page(LIMIT_MAX, ascending=True))
+    return Chunks(run, mode, starting_after=starting_after, steps=steps)
 
 
 # --- steps
