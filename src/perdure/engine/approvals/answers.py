@@ -359,11 +359,9 @@ def answer_rows(
                 why = f" User reason: {reason}" if reason else ""
                 outcome = ToolOutcome(text=f"Error: request to call tool denied.{why}", status="error")
             case ToolReturn() as brought:
-                seen = (shown or {}).get(call.call.call_id)
-                outcome = ToolOutcome(
+                outcome = replace(
+                    (shown or {}).get(call.call.call_id) or ToolOutcome(text=""),
                     text=cut_stored(brought.text, most_chars),
-                    shown_text=None if seen is None else seen.shown_text,
-                    whole_tokens=None if seen is None else seen.whole_tokens,
                     status=brought.status,
                     stdout=tuple(cut_stored(line, most_chars) for line in brought.stdout),
                     stderr=tuple(cut_stored(line, most_chars) for line in brought.stderr),

@@ -128,11 +128,8 @@ def _name_of(value: str, *, says_name: bool = False) -> str:
         says_name and (found := re.match(r"(?P<v>[^\W\d_]{2,20})(?P<rest>)$", value))
     ):
         words = found["v"].rstrip(".,'").split()
-        return (
-            ""
-            if words[0].casefold() in phrases()["no_names"] or (value[0].islower() and found["rest"])
-            else " ".join(words)
-        )
+        is_other = words[0].casefold() in phrases()["no_names"] or (value[0].islower() and found["rest"])
+        return "" if is_other else " ".join(words)
     found = _FORM["name_zh"].match(value)
     if found is None or found["v"].startswith(phrases()["no_names_zh"]) or found["v"].endswith(phrases()["no_ends_zh"]):
         return ""

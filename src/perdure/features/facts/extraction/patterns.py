@@ -232,55 +232,44 @@ class _BatchExtraction:
         if statement.word and statement.relation != "HAS_PET":  # "my sister Eva": the relation is hers to the speaker
             fact = replace(fact, subject=object_.name, object=subject.name)
             subject, object_ = object_, subject
-        self._decide(statement, fact, subject, object_)
+        self._decide(statement, fact, subject)
 
-    def _decide(
-        self, statement: Statement, fact: ExtractedFact, subject: ExtractedEntity, object_: ExtractedEntity
-    ) -> None:
+    def _decide(self, statement: Statement, fact: ExtractedFact, subject: ExtractedEntity) -> None:
         """Add a fact with the decision that follows from an earlier fact of the batch, or from a known one."""
-        decision, place = self._other_in_batch(statement, fact)
-        if place is not None:
-            self._facts.append(replace(fact, decision=decision, replaces=place))
-            return
-        decision, place = self._other_known(statement, fact, subject, object_)
-        if place is not None or statement.mode in ("is", "was"):
-            self._facts.append(replace(fact, decision=decision, known=place))
-
-    def _other_in_batch(self, statement: Statement, fact: ExtractedFact) -> tuple[Decision, int | None]:
-        """Return the decision of a fact, and the place of the earlier fact of the batch that it is about, or None."""
         target = self._entity(statement.old, statement.kind).name if statement.old else fact.object
-        for place, one in reversed(list(enumerate(self._facts, 1))):
-            if one.subject == fact.subject and one.invalid_at is None and one.decision in ("ADD", "SUPERSEDE"):
-                decision = _meaning(statement, one.relation, one.object == target)
-                if decision is not None:
-                    return decision, place
-        return "ADD", None
-
-    def _other_known(
-        self, statement: Statement, fact: ExtractedFact, subject: ExtractedEntity, object_: ExtractedEntity
-    ) -> tuple[Decision, int | None]:
-        """Return the decision of a fact, and the place of the known fact that it is about; None: it is about none."""
-        if subject.known is None:
-            return "ADD", None
-        seq = self._batch.entities[subject.known - 1].seq
-        object_ = self._entity(statement.old, statement.kind) if statement.old else object_
-        other = None if object_.known is None else self._batch.entities[object_.known - 1].seq
-        for place, known in reversed(list(enumerate(self._batch.facts, 1))):
-            if known.subject == seq and known.invalid_at is None:
-                decision = _meaning(statement, known.relation, known.object == other)
-                if decision is not None:
-                    return decision, place
-        return "ADD", None
+        for is_known, place, other in self._facts_of(subject):
+            is_current = other.invalid_at is None and other.decision in ("ADD", "SUPERSEDE")
+            decision = _meaning(statement, other.relation, other.object == target) if is_current else None
+            if decision is not None:
+                known, replaces = (place, None) if is_known else (None, place)
+                self._facts.append(replace(fact, decision=decision, known=known, replaces=replaces))
+                return
+        if statement.mode in ("is", "was"):
+            self._facts.append(fact)
 
     def _present_object(self, subject: ExtractedEntity, relation: str) -> str | None:
         """Return the object that the subject has in this relation now, by the batch or known facts; None: none."""
-        for one in reversed(self._facts):
-            if (one.subject, one.relation) == (subject.name, relation):
+        for is_known, _, one in self._facts_of(subject):
+            if one.relation == relation and (one.invalid_at is None or not is_known):
                 return one.object if one.invalid_at is None else None
-        seq = self._batch.entities[subject.known - 1].seq if subject.known else None
+        return None
+
+    def _facts_of(self, subject: ExtractedEntity) -> Iterator[tuple[bool, int, ExtractedFact]]:
+        """Yield (whether it is known, its place, a fact) for the facts of a subject: those of the batch, and then the
+        known ones in the same form, the newest first."""
+        for place, one in reversed(list(enumerate(self._facts, 1))):
+            if one.subject == subject.name:
+                yield False, place, one
         names = {entity.seq: entity.name for entity in self._batch.entities}
-        known = [fact for fact in self._batch.facts if (fact.subject, fact.relation) == (seq, relation)]
-        return next((names.get(one.object) for one in reversed(known) if one.invalid_at is None), None)
+        names |= {self._batch.entities[one.known - 1].seq: one.name for one in self._entities.values() if one.known}
+        seq = self._batch.entities[subject.known - 1].seq if subject.known else None
+        for place, fact in reversed(list(enumerate(self._batch.facts, 1))):
+            if fact.subject == seq:
+                object_ = names.get(fact.object, "")
+                known = ExtractedFact(
+                    subject=subject.name, relation=fact.relation, object=object_, text=fact.text, turns=()
+                )
+                yield True, place, known if fact.invalid_at is None else replace(known, invalid_at=str(fact.invalid_at))
 
     def _entity(self, name: str, kind: str) -> ExtractedEntity:
         """Return the entity of this name: the known one, or a new one of type `kind`."""
