@@ -75,8 +75,8 @@ async def test_a_run_is_a_tree_of_spans(spans: InMemorySpanExporter) -> None:
 
 
 async def test_content_is_recorded_where_the_setting_says_so(spans: InMemorySpanExporter) -> None:
-    """Messages in the conventions' shape, arguments and results."""
-    model = ScriptedModel(calls("memory_insert", label="human", new_string="Ada"), says("Hello Ada"))
+    """Messages in the conventions' shape, arguments and results; collectors take no half of a character."""
+    model = ScriptedModel(calls("memory_insert", label="human", new_string="Ada"), says("Hello Ada \ud83d"))
     settings = Settings(model=MODEL, embedding="none", trace_content="on")
     async with await AsyncPerdure.open(settings=settings, store=InlineStore(), models={MODEL: model}) as perdure:
         await (await perdure.create_agent("ada")).send("I am Ada")
@@ -87,7 +87,7 @@ async def test_content_is_recorded_where_the_setting_says_so(spans: InMemorySpan
     asked, answered = (json.loads(str(last.attributes[f"gen_ai.{name}.messages"])) for name in ("input", "output"))
     assert {"type": "text", "content": "I am Ada"} in [part for message in asked for part in message["parts"]]
     assert answered == [
-        {"role": "assistant", "parts": [{"type": "text", "content": "Hello Ada"}], "finish_reason": "end_turn"}
+        {"role": "assistant", "parts": [{"type": "text", "content": "Hello Ada \ufffd"}], "finish_reason": "end_turn"}
     ]
     assert json.loads(str(tool.attributes["gen_ai.tool.call.arguments"]))["new_string"] == "Ada"
 

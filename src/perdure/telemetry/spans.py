@@ -32,6 +32,7 @@ from perdure.core.telemetry import (
     Work,
     error_kind,
 )
+from perdure.core.text.json_strings import encodable
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -172,7 +173,7 @@ class Spans:
                     self._put_reply(span, work.reply)
             case ToolWork(outcome=outcome):
                 if self._content and outcome is not None:
-                    span.set_attribute("gen_ai.tool.call.result", outcome.text[:CONTENT_CHARS])
+                    span.set_attribute("gen_ai.tool.call.result", encodable(outcome.text[:CONTENT_CHARS]))
 
     def _put_request(self, span: Span, request: ModelRequest) -> None:
         """Set the attributes of a model's request; what was said only if content is on."""
@@ -247,7 +248,7 @@ def _parts(parts: tuple[Part, ...]) -> list[dict[str, Any]]:
 
 def _json(value: Any) -> str:
     """Return a value as JSON, cut to `CONTENT_CHARS`."""
-    return json.dumps(value, ensure_ascii=False, default=str)[:CONTENT_CHARS]
+    return encodable(json.dumps(value, ensure_ascii=False, default=str)[:CONTENT_CHARS])
 
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")

@@ -184,6 +184,15 @@ def test_an_odd_item_among_others_is_left_out(store: Perdure, tmp_path: Path, so
     assert report.new > 0 and "odd" in why and report.left_out[why] == 2
 
 
+def test_a_last_message_without_an_id_does_not_hide_its_conversation(store: Perdure, tmp_path: Path) -> None:
+    """Claude's branch is the one of the last message that has one."""
+    talk = golden.claude()[:1]
+    talk[0]["chat_messages"].append({"sender": "human", "text": "cut off"})
+    report = store.imports.run("claude", golden.write_json(tmp_path / "c.json", talk))
+
+    assert (report.conversations.new, [*report.left_out]) == (1, [])
+
+
 def test_what_else_is_left_out_is_named(store: Perdure, tmp_path: Path) -> None:
     relations = {"results": [{"id": "1", "memory": "x"}], "relations": [{"source": "ada", "destination": "tea"}]}
     claude, chatgpt = golden.claude()[:1], golden.chatgpt()[:1]

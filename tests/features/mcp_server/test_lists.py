@@ -6,7 +6,7 @@ from pathlib import Path
 
 from perdure import AsyncPerdure
 from perdure.testing import InlineStore
-from tests.features.mcp_server.clients import connected, opened, said
+from tests.features.mcp_server.clients import connected, opened, refused, said
 from tests.features.mcp_server.test_tools import id_in
 
 
@@ -48,7 +48,8 @@ async def test_a_name_without_facts_is_looked_for_in_texts_notes_and_messages(tm
             other = id_in(await said(client, "memory_remember", text="The Zorapedia is a wiki."))
             known = await said(client, "memory_entity", name="Zora")
             nothing = await said(client, "memory_entity", name="Quentin")
+            empty = await refused(client, "memory_entity", name=" ")
 
     assert known.startswith("No facts about 'Zora'. It is named in:")
     assert text in known and note in known and "never on Mondays" in known and "user: Have you met Zora?" in known
-    assert other not in known and nothing.startswith("Nothing names 'Quentin'")
+    assert other not in known and nothing.startswith("Nothing names 'Quentin'") and "is empty" in empty

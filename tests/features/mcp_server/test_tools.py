@@ -241,11 +241,18 @@ async def test_a_new_block_is_of_the_project_or_global(tmp_path: Path) -> None:
         none = await refused(client, "memory_edit_block", label="nope", old="a", new="b")
         several = await refused(client, "memory_edit_block", label="rules", value="a", append="b")
         half = await refused(client, "memory_edit_block", label="rules", old="a")
+        nothing = await refused(client, "memory_edit_block", label="rules", append=" ")
         absent = await refused(client, "memory_edit_block", label="rules", old="spaces", new="tabs")
         after = await said(client, "memory_list", kind="blocks")
 
     assert "rules (project)" in own and "style (global)" in of_all
-    assert "not found" in none and "give one of" in several and "give one of" in half and "spaces" in absent
+    assert (
+        "not found" in none
+        and "give one of" in several
+        and "give one of" in half
+        and "give one of" in nothing
+        and "spaces" in absent
+    )
     assert "Use tabs." in after and "nope" not in after
 
 

@@ -93,7 +93,7 @@ def test_snapshots_on_the_command_line(tmp_path: Path) -> None:
         return json.loads(done.stdout)
 
     with open_sync(tmp_path / "perdure.db") as store:
-        store.create_agent("ann").send("one")
+        store.create_agent("ann").send("one \ud83d")
     file = str(tmp_path / "ann.json")
     kept = run("snapshot", "ann", "--note", "here", "--file", file)
     listed = run("snapshots", "ann")

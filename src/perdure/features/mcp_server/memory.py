@@ -267,6 +267,8 @@ class MemoryTools:
         return await list_times(await self.readers(), budget, about=about, limit=limit, **times)
 
     async def _memory_entity(self, *, name: str) -> str:
+        if not name.strip():
+            raise InvalidInput("name is empty: give the name of a person or thing")
         return await list_entity(await self.readers(), name, Budget(self._count, LIST_TOKENS))
 
     async def _note(self, *, id: str = "", kind: str = "", level: MemoryLevel | None = None, **given: Any) -> str:
@@ -367,7 +369,7 @@ def check_sizes(tool: str, arguments: Mapping[str, Any]) -> int:
 def _block_edit(texts: Mapping[str, str]) -> Callable[[Block], Block]:
     """Return the change of a block that the arguments ask for. Raises: InvalidInput: none, or several."""
     match sorted(texts.items()):
-        case [("append", text)]:
+        case [("append", text)] if text.strip():
             return lambda block: append_text(block, text)
         case [("new", new), ("old", old)]:
             return lambda block: replace_text(block, old, new)

@@ -36,7 +36,7 @@ async def make_snapshot(
     if file is not None:
         document = await agent.snapshots.document(made.number)
         with work.output_lines(view, file, overwrite=overwrite) as write:
-            write(json.dumps(document, ensure_ascii=False))
+            write(json.dumps(document))  # escapes what is not ASCII: half a character has no other form
     if file != work.STDIN:
         view.show(_shape(made), f"Snapshot {made.number} of {visible(agent.name)}.")
         view.hint(f"`perdure agent restore {shell_word(agent.name)} {made.number}` brings the agent back to it")

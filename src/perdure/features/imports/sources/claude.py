@@ -35,7 +35,7 @@ def _item(value: Any, name: str, at: datetime, *, is_one: bool) -> Iterator[Sour
         case {"chat_messages": [*messages]}:
             known = [message for message in messages if isinstance(message, dict)]
             nodes = {one["uuid"]: one for one in known if isinstance(one.get("uuid"), str)}
-            path = path_to(known[-1].get("uuid"), nodes, _ABOVE) if known else []
+            path = path_to([*nodes][-1], nodes, _ABOVE) if nodes else []
             is_tree = any(str(one.get(_ABOVE)) in nodes for one in known)
             rows = [
                 (one.get("uuid"), _ROLES[str(one.get("sender"))], None, time_of(one.get("created_at")), text)
