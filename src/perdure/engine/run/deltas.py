@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from perdure.core.agents import Agent
 from perdure.core.conversations import ConversationKey
 from perdure.core.errors import Conflict
-from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, RunCancelRequested, RunEnded, StoredEvent
+from perdure.core.events import Delta, DeltaStreamed, RunCancelRequested, RunEnded, StoredEvent
 from perdure.core.ids import MessageId, RunId
 from perdure.core.loops import FREE, THINKING, AgentLoop
 from perdure.core.messages import SEND_MESSAGE, Part, Text, ToolCall, Waits, text_of
@@ -23,7 +23,7 @@ from perdure.engine.log.next_action import EndRun
 from perdure.engine.log.run_log import Progress, RunLog, run_log_of
 from perdure.engine.log.tool_rules import expected_states
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.records.rows import CallIds, add_waiting_input, decode_drafts, end_run
+from perdure.engine.records.rows import CallIds, decode_drafts, end_run
 from perdure.storage.tx import Tx
 
 PAGE = 1_000
@@ -135,11 +135,7 @@ def fail(tx: Tx, key: RunKey, inputs: UnitInputs, *, dead_owner: str | None, fai
         if claimed is None:
             return None
         run = claimed
-    events: list[Event] = []
-    if run.first_message_seq is None:
-        run, added = add_waiting_input(tx, run, now=inputs.now)
-        events += [MessageAdded(message.seq, message) for message in added]
-    return end_run(tx, run_log_of(tx, run), EndRun("error", failure), events, inputs)
+    return end_run(tx, run_log_of(tx, run), EndRun("error", failure), [], inputs)
 
 
 ARGUMENTS = "tool_arguments"

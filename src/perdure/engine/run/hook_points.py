@@ -58,23 +58,22 @@ async def at_run_start(request: RunRequest, ports: Ports) -> RunRequest:
 async def before_request(log: RunLog, ports: Ports) -> Progress:
     """Run the hooks before a model call; return the new log, ended if one blocks. Raises: LeaseLost, StoreError."""
     told: Sequence[StoredEvent] = ()
-    if "next_prompt" in ports.hooks.points:
-        steps = tuple(step_line(step) for step in tool_steps(log.messages))
-        payload = hooks.NextPrompt(**_run_fields(log), step=log.steps_taken, recent_steps=steps)
-        try:
-            answers = await _fire(log, payload, ports)
-        except WaitInterrupted:
-            return Progress(await ports.store.read(load_run_log, log))
-        progress = await store_answers(log, answers, ports)
-        log, told = progress.log, progress.events
-    if "before_model" not in ports.hooks.points:
-        return Progress(log, told)
-    progress = await _before_model(log, ports)
+    try:
+        if "next_prompt" in ports.hooks.points:
+            steps = tuple(step_line(step) for step in tool_steps(log.messages))
+            payload = hooks.NextPrompt(**_run_fields(log), step=log.steps_taken, recent_steps=steps)
+            progress = await store_answers(log, await _fire(log, payload, ports), ports)
+            log, told = progress.log, progress.events
+        if "before_model" not in ports.hooks.points:
+            return Progress(log, told)
+        progress = await _before_model(log, ports)
+    except WaitInterrupted:
+        return Progress(await ports.store.read(load_run_log, log), told)
     return replace(progress, events=(*told, *progress.events))
 
 
 async def _before_model(log: RunLog, ports: Ports) -> Progress:
-    """Run the hooks of `before_model`; see `before_request`."""
+    """Run the hooks of `before_model`; see `before_request`. Raises: WaitInterrupted, LeaseLost, StoreError."""
     line = log.run.key.agent_id, log.run.conversation_seq
     model = (await ports.store.read(lambda tx: tx.conversations.get_agent(*line))).model
     answered = max((message.seq for message in log.messages if message.role == "assistant"), default=-1)
@@ -83,11 +82,7 @@ async def _before_model(log: RunLog, ports: Ports) -> Progress:
         for message in log.messages
         if message.seq > answered and message.kind == "message"
     )
-    payload = hooks.BeforeModel(**_run_fields(log), model=model, step=log.steps_taken, new=new)
-    try:
-        answers = await _fire(log, payload, ports)
-    except WaitInterrupted:
-        return Progress(await ports.store.read(load_run_log, log))
+    answers = await _fire(log, hooks.BeforeModel(**_run_fields(log), model=model, step=log.steps_taken, new=new), ports)
     if answers.blocked is None:
         return await store_answers(log, answers, ports)
     return await ports.store.write(_end_run, log, answers, str(answers.blocked), ports.inputs())
