@@ -83,6 +83,23 @@ def test_a_program_is_connected_and_taken_out_again(home: Path, program: str, is
     assert sorted(one.name for one in home.iterdir()) == ["a project"]
 
 
+@pytest.mark.parametrize("names_it", [True, False])
+def test_a_project_that_was_moved_is_named_at_undo(home: Path, names_it: bool) -> None:
+    """What lies elsewhere now is left alone, and the user's own configuration is given back."""
+    data, project = home.parent / "data", home / "a project"
+    for options in ((), ("--project", str(project))):
+        run_inside(data, "connect", "cursor", "--yes", *options)
+    moved = project.rename(home / "moved") / ".cursor/mcp.json"
+    os.chdir(home)
+    done = run_inside(data, "connect", "cursor", "--undo", *(("--project", str(project)) if names_it else ()))
+
+    assert done.returncode == 0, done
+    assert f"{project}/.cursor/mcp.json is gone with its project. If that was moved, take perdure out" in done.stdout
+    assert "perdure" in moved.read_text() and (home / ".cursor/mcp.json").exists() == names_it
+    again = run_inside(data, "connect", "cursor", "--undo", "--project", str(project))
+    assert (again.returncode, "there is nothing to take back" in again.stderr) == (1, True)
+
+
 def test_nothing_is_written_without_a_yes(home: Path) -> None:
     """The difference is shown."""
     (home / ".cursor").mkdir()

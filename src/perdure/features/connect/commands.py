@@ -61,12 +61,12 @@ async def connect_program(
         return
     if undo and only_print:
         raise InvalidInput("--undo writes and --print does not: give one of them")
-    folder = None if project is None else find_project_folder(project)
     if undo:
-        for line in undo_changes(known.name, folder):
+        for line in undo_changes(known.name, project):
             view.print(visible(line))
         view.hint("What was remembered stays; `perdure agent list` shows it.")
         return
+    folder = None if project is None else find_project_folder(project)
     entries = plan_entries(
         known,
         folder=folder,

@@ -20,7 +20,7 @@ from perdure.core.errors import InvalidInput, file_errors
 from perdure.features.connect.jsonc import put_back, remove_value, set_value
 from perdure.features.connect.programs import ConfigEntry
 from perdure.features.connect.tomltext import find_table, set_table
-from perdure.features.notes.folders import data_folder, make_folder
+from perdure.features.notes.folders import data_folder, find_project_folder, make_folder
 
 FILE_BYTES = 50_000_000
 """Claude Code keeps the history of all projects in the file that lists its servers."""
@@ -199,18 +199,19 @@ def write_changes(
             replace_file(change.path, change.after)
 
 
-def undo_changes(program: str, project: Path | None = None) -> Sequence[str]:
+def undo_changes(program: str, project: str | Path | None = None) -> Sequence[str]:
     """Undo the changes for a program; return what was done, a line each.
 
     A file that nobody changed since is as it was, byte for byte; from another one only the entries are taken.
 
     Args:
-        project: only the changes of this project's own configuration; None: all.
+        project: only the changes of this project's own configuration, which may be gone; None: all.
     Raises: InvalidInput: nothing was connected, or a file can't be changed.
     """
     with one_at_a_time(_undo_file(program).with_name("lock")):
         known = load_undo(program)
-        records = [one for one in known if project is None or one.project == str(project)]
+        folder = "" if project is None else str(_find_project(Path(project).expanduser()))
+        records = [one for one in known if project is None or one.project == folder]
         if not records:
             raise InvalidInput(f"{program} was not connected from here: there is nothing to take back")
         lines, left = [], [one for one in known if one not in records]
@@ -228,6 +229,11 @@ def undo_changes(program: str, project: Path | None = None) -> Sequence[str]:
     if len(left) > kept:
         raise InvalidInput("\n".join(lines))
     return lines
+
+
+def _find_project(folder: Path) -> Path:
+    """Return the project that a folder belongs to; one that is gone is its own. Raises: InvalidInput."""
+    return find_project_folder(folder) if folder.exists() else real_path(folder)
 
 
 def load_undo(program: str) -> Sequence[UndoRecord]:
@@ -263,8 +269,11 @@ def _record(
 
 def _undo(record: UndoRecord) -> str:
     """Undo the change of one file; return a line that says what was done. Raises: InvalidInput."""
-    path, now = Path(record.path), read_file(Path(record.path))
-    check_writable(path, None if record.project is None else Path(record.project))
+    path, project = Path(record.path), None if record.project is None else Path(record.project)
+    if project is not None and not project.is_dir():
+        return f"{path} is gone with its project. If that was moved, take perdure out of the file there by hand."
+    now = read_file(path)
+    check_writable(path, project)
     before = None if record.before is None else base64.b64decode(record.before)
     if now == before:
         line = f"{path} is as it was."
