@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from starlette.datastructures import URL, QueryParams
 from starlette.requests import Request
@@ -430,6 +430,13 @@ def pretty(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
+def _in_address(value: Any) -> str:
+    """Return a text as it stands in an address, or an object, name -> text, as a query."""
+    if isinstance(value, Mapping):
+        return urlencode({name: encodable(str(text)) for name, text in value.items()})
+    return quote(encodable(str(value)))
+
+
 def markdown(text: str) -> Any:
     """A text in Markdown as HTML that templates show as it is."""
     from markupsafe import Markup
@@ -454,5 +461,5 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "diff_rows": diff_rows,
     "pretty": pretty,
     "markdown": markdown,
-    "urlencode": lambda text: quote(encodable(text)),
+    "urlencode": _in_address,
 }
