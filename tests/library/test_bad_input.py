@@ -51,6 +51,9 @@ def deep(levels: int) -> dict[str, Any]:
         ),
         (lambda agent: agent.tools.attach(None), "a tool is None"),
         (lambda agent: agent.update(settings={"temperatur": 1}), "is it 'temperature'"),
+        pytest.param(
+            lambda agent: agent.facts.update("fact-1", foo=1), "no field foo to change", marks=pytest.mark.uses("facts")
+        ),
         pytest.param(lambda agent: agent.why(" "), "of is empty", marks=pytest.mark.uses("origins")),
     ],
 )

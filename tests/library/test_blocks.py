@@ -129,6 +129,20 @@ def test_another_agent_is_told_of_an_edit_to_a_shared_block(tmp_path: Path) -> N
         assert reader.blocks.get("team") == writer.blocks.get("team")
 
 
+def test_a_shared_block_stands_for_the_agent_s_own(tmp_path: Path) -> None:
+    """An agent that begins with a shared block `human` has no other; one that is given both is refused."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        shared = perdure.blocks.create("human", "Name: Ada")
+
+        agent = perdure.create_agent("one", block_ids=[shared.id])
+
+        assert agent.blocks.get("human").id == shared.id
+        assert {block.label for block in agent.blocks.list()} == {"human", "persona"}
+        for given in ({"block_ids": [shared.id]}, {"blocks": {"human": "Eva"}}):
+            with pytest.raises(InvalidInput, match="human is given twice"):
+                perdure.create_agent("two", human="Bob", **given)
+
+
 def test_a_read_only_block_is_the_persons_alone(tmp_path: Path) -> None:
     """No tool changes it: the model is told so and goes on; its owner may still edit it by hand."""
     script = (calls("memory_insert", label="human", new_string="evil"), says("I can't."))

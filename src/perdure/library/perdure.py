@@ -209,8 +209,10 @@ class AsyncPerdure(StoreParts, AsyncStoreFeatures):
         if isinstance(blocks, Mapping):
             blocks = [NewBlock(label=label, value=value) for label, value in blocks.items()]
         new_blocks = tuple(blocks)
-        labels = {block.label for block in new_blocks}
+        labels = {block.label for block in new_blocks} | {(await self.blocks.get(id_)).label for id_ in block_ids}
         for label, value in (("persona", persona), ("human", human)):
+            if label in labels and value is not None:
+                raise InvalidInput(f"{label} is given twice: as an argument, and as a block with this label")
             if label not in labels:
                 new_blocks = (*new_blocks, NewBlock(label=label, value=value or ""))
         if tools is None:

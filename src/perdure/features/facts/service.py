@@ -14,6 +14,7 @@ from perdure.core.ids import AgentId, FactId, GraphId, is_id
 from perdure.core.sources import TrustLabel
 from perdure.core.text.credentials import without_credentials
 from perdure.core.text.reprs import short_repr
+from perdure.domain.values import check_fields
 from perdure.features.facts.entities import NAME_MAX_CHARS, AsyncEntities
 from perdure.features.facts.extraction.extract import extract_due, extract_texts
 from perdure.features.facts.extraction.extractors import extract_nothing
@@ -271,6 +272,7 @@ class AsyncFacts(AsyncEntities):
         """Correct a fact, as a new version. A name in place of another in the sentence changes what the fact is about,
         and the user's name if it says that. Raises: InvalidInput, NotFound."""
         check_text("fact_id", fact_id)
+        check_fields("a fact", changes, FactFields.__annotations__)
         times: Any = {name: utc(name, changes[name]) for name in ("valid_at", "invalid_at") if name in changes}
         if "text" in changes:
             check_text("text", changes["text"])
