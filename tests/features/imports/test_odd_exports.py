@@ -79,6 +79,7 @@ import resource, sys
 from perdure import Perdure, InvalidInput
 with Perdure(sys.argv[1]) as store:
     agent = store.agent("ann").id
+    sys.dont_write_bytecode = True  # Python would keep as much of a module as the limit lets it write
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
     try:
         store.export(sys.argv[2], agent)

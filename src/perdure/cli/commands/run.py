@@ -229,7 +229,8 @@ def _callback(
     if json:
         parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
     first = {"named": parameters[0].name} if parameters else {}
-    places = [one.name for one in parameters if any(map(_is_argument, get_args(one.annotation)))]
+    kind = typer.models.ArgumentInfo
+    places = [one.name for one in parameters if any(isinstance(about, kind) for about in get_args(one.annotation))]
     options = {one.name.rstrip("_"): option for one in parameters if (option := _option_name(one))}
     named = {"argument_names": options | dict(needs.get("argument_names", {}))}
     needed = CommandSetup(given=opened, agents=agents, command=command, places=places, **first | dict(needs) | named)
@@ -260,11 +261,6 @@ def _option_name(parameter: Parameter) -> str | None:
             own = (one.partition("/")[0] for one in given if isinstance(one, str) and one.startswith("--"))
             return next(own, f"--{parameter.name.replace('_', '-')}")
     return None
-
-
-def _is_argument(about: object) -> bool:
-    """Whether the annotation of a parameter makes it a positional argument of the command."""
-    return isinstance(about, typer.models.ArgumentInfo)
 
 
 def group_of(noun: str, *modules: str) -> Any:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import Any, Final, cast
 
 from perdure.app import App
@@ -237,13 +236,8 @@ async def remove_of_plugin(app: App, plugin: str) -> int:
     for agent_id, name, helper_id in found:
         with suppress(NotFound):  # somebody deleted it
             await delete_agent(helper_id, app.ports)
-        await app.ports.store.write(partial(_forget, agent_id=agent_id, name=name))
+        await app.ports.store.write(lambda tx, key: tx.of(HelperAgents).delete(*key), (agent_id, name))
     return len(found)
-
-
-def _forget(tx: Tx, *, agent_id: AgentId, name: str) -> None:
-    """Forget which agent a helper is."""
-    tx.of(HelperAgents).delete(agent_id, name)
 
 
 def delete_helpers(tx: Tx, agent: Agent, at: datetime) -> Sequence[AgentId]:

@@ -177,10 +177,7 @@ def json_bytes(value: Any) -> bytes:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict)
     for character, escape in _LINE_ENDS.items():
         text = text.replace(character, escape)
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":"), default=dict).encode()
+    return text.encode("utf-8", "backslashreplace")  # as JSON escapes it
 
 
 def json_answer(value: Any) -> Json[Any]:

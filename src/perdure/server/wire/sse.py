@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any, TypeVar
 
 from starlette.responses import StreamingResponse
@@ -56,9 +56,9 @@ class Streams:
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=within_s)
 
-    def track(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def track(self, work: Awaitable[T]) -> asyncio.Task[T]:
         """Start work that is cancelled when the server stops."""
-        task = asyncio.create_task(work)
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         if self._stopping:
@@ -83,7 +83,7 @@ class Streams:
         failure: Failure | None = None
         try:
             while event is not None and failure is None:
-                following = self.track(_next(events))
+                following = self.track(anext(events, None))
                 if isinstance(event, Delta) and event.kind == "progress":
                     yield b": %b\n\n" % event.text.encode()  # a comment, which clients of Letta's API leave out
                 else:
@@ -112,11 +112,6 @@ class Streams:
         for chunk in chunks.broken(failure) if failure is not None else ():
             yield _encode(chunk, chunks)
         yield DONE
-
-
-async def _next(events: AsyncIterator[E]) -> E | None:
-    """The next event; None: there are no more."""
-    return await anext(events, None)
 
 
 def _encode(chunk: Chunk, chunks: ChunkMaker[Any]) -> bytes:

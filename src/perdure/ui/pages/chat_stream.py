@@ -62,7 +62,7 @@ async def _stream(
     yield b": open\n\n"
     try:
         while True:
-            following = following or streams.track(_next(followed))
+            following = following or streams.track(anext(followed, None))
             due_at = shown.due_at
             await asyncio.wait({following}, timeout=None if due_at is None else max(0.0, due_at - clock()))
             if following.done():
@@ -82,11 +82,6 @@ async def _stream(
         if following is not None:
             following.cancel()
     yield shown.event("closed", {})
-
-
-async def _next(followed: AsyncIterator[StoredEvent | Delta]) -> StoredEvent | Delta | None:
-    """The next event; None: the run has ended."""
-    return await anext(followed, None)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,6 @@ from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.ids import AgentId, RunId
 from perdure.core.messages import Message, ToolResult
 from perdure.core.runs import FAILED_REASONS, Run, RunFilter, RunStatus, StopReason
-from perdure.core.text.json_strings import encodable
 from perdure.core.text.reprs import attributes
 from perdure.domain.conversations.spans import RunSpan
 from perdure.library.parts.checks import Page
@@ -56,7 +55,9 @@ async def runs(request: Request, library: AsyncPerdure) -> Data:
     agent = await library.all_agents.resolve(used["agent"]) if "agent" in used else None
     where = _filter_of(used, None if agent is None else agent.id)
     found = await library.runs.page_of_runs(where, Page(WINDOW, ascending=False, after=query.get("after")))
-    newest = found if not used and "after" not in query else await _newest_runs(library)
+    newest = found
+    if used or "after" in query:
+        newest = await library.runs.page_of_runs(RunFilter(), Page(WINDOW, ascending=False))
     uses = await library.steps.uses_of_runs([*{run.id: run for run in (*newest, *found)}.values()])
     costs = {run_id: use.cost for run_id, use in uses.items()}
     names = await agent_names(library, [run.key.agent_id for run in (*found, *newest)])
@@ -82,11 +83,6 @@ async def runs(request: Request, library: AsyncPerdure) -> Data:
         "latency": _latency(found),
         "cost": _cost_shape(found[:shown], costs),
     }
-
-
-async def _newest_runs(library: AsyncPerdure) -> Sequence[Run]:
-    """The newest runs of all agents."""
-    return await library.runs.page_of_runs(RunFilter(), Page(WINDOW, ascending=False))
 
 
 def _filter_of(used: Mapping[str, str], agent_id: AgentId | None) -> RunFilter:
@@ -281,7 +277,8 @@ async def export(request: Request) -> Response:
     except PerdureError as error:
         return error_page(error, request) if wants_page(request) else error_answer(error)
     headers = {**HEADERS, "content-disposition": f'attachment; filename="{shape["id"]}.json"'}
-    return Response(encodable(json.dumps(shape, ensure_ascii=False, indent=2)), headers=headers, media_type=JSON)
+    text = json.dumps(shape, ensure_ascii=False, indent=2)
+    return Response(text.encode("utf-8", "backslashreplace"), headers=headers, media_type=JSON)
 
 
 pages.add("/runs/{run_id}/export", export)

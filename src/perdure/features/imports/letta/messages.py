@@ -107,7 +107,8 @@ class LettaHistory:
             if kind in _SPOKEN:
                 yield {**common, "role": _SPOKEN[kind], "content": one.get("content")}
             elif kind == "tool_return_message":
-                yield {**common, "role": "tool", "tool_returns": [_result(each, base) for each in _returns(one)]}
+                returns = [*map(object_in, list_in(one.get("tool_returns")))] or [one]
+                yield {**common, "role": "tool", "tool_returns": [_result(each, base) for each in returns]}
             elif kind == "approval_response_message":
                 yield {**common, "role": "approval", "approvals": [_result(each, base) for each in _approvals(one)]}
             elif kind in _ANSWER:
@@ -145,11 +146,6 @@ def _call_id(value: Any, base: str) -> str:
     """Return a call's id, changed if another call of the conversation has it."""
     id_ = str(value)
     return id_ if len(id_) >= _SHORT_CHARS else f"{id_}-{hash_of(base)[:8]}"
-
-
-def _returns(one: Object) -> Sequence[Object]:
-    """Return the results that a message has."""
-    return [*map(object_in, list_in(one.get("tool_returns")))] or [one]
 
 
 def _approvals(one: Object) -> Sequence[Object]:

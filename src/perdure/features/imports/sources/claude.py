@@ -21,12 +21,10 @@ _ROLES: Mapping[str, str] = {"human": "user", "user": "user", "assistant": "assi
 def read(files: SourceFiles) -> Iterator[SourceItem]:
     """Yield conversations, documents and memories of an export. Raises: InvalidInput."""
     items, read_item = partial(each_item, files, _FILES, _FILES[0]), partial(_item, is_one=files.is_one)
-    yield from read_newest(files, _FILES, items, read_item, _id_of, "updated_at")
-
-
-def _id_of(item: Mapping[str, Any]) -> Any:
-    """Return the id of a conversation or project, or of the account whose memories it holds."""
-    return item.get("uuid") or item.get("account_uuid")
+    # Memories have the id of the account.
+    yield from read_newest(
+        files, _FILES, items, read_item, lambda one: one.get("uuid") or one.get("account_uuid"), "updated_at"
+    )
 
 
 def _item(value: Any, name: str, at: datetime, *, is_one: bool) -> Iterator[SourceItem]:

@@ -38,21 +38,18 @@ def _flatten(items: Iterator[Item]) -> Iterator[Item]:
 
 def _read(value: Any, name: str, at: datetime) -> Iterator[SourceItem]:
     """Yield a session, or a fact. Raises: InvalidInput."""
-    yield _item({"fact": value} if isinstance(value, str) else value, name, at)
-
-
-def _item(value: Any, name: str, at: datetime) -> SourceItem:
-    """Return a session, or a fact. Raises: InvalidInput."""
+    value = {"fact": value} if isinstance(value, str) else value
     if not isinstance(value, dict) or "mapping" in value or "chat_messages" in value:
         raise wrong_item(value, "zep", name, "a session with `messages`, or a `fact`")
     if text_in(value.get("fact")):
-        return _fact(value, at)
+        yield _fact(value, at)
+        return
     key = value.get("session_id") or value.get("thread_id") or value.get("uuid")
     if not key or "messages" not in value:
         raise wrong_item(value, "zep", name, "a session with `messages`, or a `fact`")
     rows = [_row(one) for one in map(object_in, list_in(value["messages"])) if text_in(one.get("content"))]
     title = text_in(object_in(value.get("metadata")).get("title")) or str(key)
-    return conversation_of(key, title, value.get("created_at"), rows, at)
+    yield conversation_of(key, title, value.get("created_at"), rows, at)
 
 
 def _row(value: Mapping[str, Any]) -> Row:

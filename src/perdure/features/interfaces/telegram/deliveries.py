@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from perdure.core.errors import InvalidInput
+from perdure.scratch import replace_file
 
 
 @dataclass(slots=True)
@@ -63,9 +63,4 @@ class DeliveryLog:
         """Write the log, whole or not at all."""
         state = {name: value for name, value in asdict(self).items() if name != "path"}
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = self.path.with_suffix(".new")
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            json.dump(state, file, default=sorted)  # of the set
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self.path)
+        replace_file(self.path, json.dumps(state, default=sorted).encode())  # of the set

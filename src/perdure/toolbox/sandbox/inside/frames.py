@@ -12,10 +12,8 @@ HEADER = struct.Struct("<Q")
 
 def pack(value: Any) -> bytes:
     """A message with its header. Raises: ValueError: NaN or infinity. TypeError: a value that JSON has no form for."""
-    try:
-        body = json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except UnicodeEncodeError:  # a lone surrogate, which can be written as an escape only
-        body = json.dumps(value, allow_nan=False).encode()
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    body = text.encode("utf-8", "backslashreplace")  # as JSON escapes a lone surrogate, which has no UTF-8
     return HEADER.pack(len(body)) + body
 
 

@@ -31,10 +31,7 @@ class NotJson(Exception):
 
 def clean(text: str) -> str:
     """The text without what breaks readers: lone surrogates, and control characters but tab and line breaks."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return _CONTROL.sub("\ufffd", text)
 
 
