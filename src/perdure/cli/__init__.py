@@ -18,8 +18,16 @@ UNUSED = ("httpx._main", "pydantic.v1", "watchfiles")
 
 def main() -> None:
     """Run `perdure` with the arguments of this process, and leave with its exit code."""
+    gc.set_threshold(50_000)  # what is imported stays: to look for garbage in it took a tenth of most commands
+    sys.modules.update(dict.fromkeys(UNUSED))  # type: ignore[arg-type]  # None: an import of it fails
     try:
-        _run_command()
+        for feature in find_features():
+            quick = feature.quick_nouns.get(sys.argv[1]) if sys.argv[1:] else None
+            if quick and (code := feature.load(quick)(sys.argv[2:])) is not None:
+                sys.exit(code)
+        from perdure.cli.app import app
+
+        app(prog_name="perdure")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except OSError as error:
@@ -29,16 +37,3 @@ def main() -> None:
         print(f"error: the output can't be written: {error.strerror}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(1)
-
-
-def _run_command() -> None:
-    """Run the command that the arguments name."""
-    gc.set_threshold(50_000)  # what is imported stays: to look for garbage in it took a tenth of most commands
-    sys.modules.update(dict.fromkeys(UNUSED))  # type: ignore[arg-type]  # None: an import of it fails
-    for feature in find_features():
-        quick = feature.quick_nouns.get(sys.argv[1]) if sys.argv[1:] else None
-        if quick and (code := feature.load(quick)(sys.argv[2:])) is not None:
-            sys.exit(code)
-    from perdure.cli.app import app
-
-    app(prog_name="perdure")

@@ -20,7 +20,6 @@ from starlette.routing import BaseRoute, Route
 from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.features import find_features
 from perdure.core.ids import AgentId, is_id
-from perdure.core.text.json_strings import encodable
 from perdure.core.text.line_diff import diff_lines
 from perdure.core.text.reprs import plural
 from perdure.library.agent import AsyncAgentById
@@ -99,8 +98,8 @@ class DashboardPage:
                 return answer
             return error_page(error, request)
         if is_json:
-            text = encodable(json.dumps({**sections, **data}, ensure_ascii=False, default=str))
-            return Response(text, headers=dict(HEADERS), media_type=JSON)
+            text = json.dumps({**sections, **data}, ensure_ascii=False, default=str)
+            return Response(text.encode("utf-8", "backslashreplace"), headers=dict(HEADERS), media_type=JSON)
         data |= {"conflict": getattr(request.state, "conflict", None), "feed": feed}
         data["waiting_calls"] = await library.approvals.count()
         shown = {one.name: sections[one.name] for one in self._sections if one.is_shown_empty or sections[one.name]}
@@ -433,8 +432,8 @@ def pretty(value: Any) -> str:
 def _in_address(value: Any) -> str:
     """Return a text as it stands in an address, or an object, name -> text, as a query."""
     if isinstance(value, Mapping):
-        return urlencode({name: encodable(str(text)) for name, text in value.items()})
-    return quote(encodable(str(value)))
+        return urlencode(value, errors="replace")
+    return quote(str(value), errors="replace")
 
 
 def markdown(text: str) -> Any:
