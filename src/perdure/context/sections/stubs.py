@@ -102,21 +102,18 @@ def _is_unsigned_reasoning(part: Part) -> TypeGuard[Reasoning]:
 
 def _cut(text: str, chars: int, seq: int | None = None) -> str:
     """Cut the middle of a text, with a note and the row's handle; reasoning has no handle, as no tool opens it."""
-    if len(text) <= chars:
-        return text
-    hidden_chars = len(text) - chars
     handle = "" if seq is None else f': context_expand("{message_handle(seq)}")'
-    return _ends(text, chars, f"[… {hidden_chars:,} of {len(text):,} characters are not shown{handle} …]")
+    return _ends(text, chars, f"[… {len(text) - chars:,} of {len(text):,} characters are not shown{handle} …]")
 
 
 def cut_stored(text: str, chars: int) -> str:
     """Cut the middle of a tool result that is longer than what is kept of one, with a note."""
-    if len(text) <= chars:
-        return text
     return _ends(text, chars, f"[NOTE: the result was cut here: it has {len(text):,} characters, {chars:,} were kept]")
 
 
 def _ends(text: str, chars: int, note: str) -> str:
-    """Return so many characters of a text, a third of them from its end, with a note between them."""
+    """Return a text, of a longer one so many characters, a third of them from its end, with a note between them."""
+    if len(text) <= chars:
+        return text
     head, tail = chars - chars // 3, chars // 3
     return f"{text[:head]}\n{note}\n{text[len(text) - tail :]}" if tail else f"{text[:head]}\n{note}"

@@ -373,8 +373,7 @@ def answer_rows(
                 continue
         drafts.append(result_draft(call.call, outcome, inputs))
         text = cut_result(outcome.text, None, outcome.shown_text)
-        text_tokens = inputs.counter.count(text) + MESSAGE_OVERHEAD_TOKENS
-        tokens.append(text_tokens + len(outcome.images) * IMAGE_TOKENS)
+        tokens.append(inputs.counter.count(text) + len(outcome.images) * IMAGE_TOKENS + MESSAGE_OVERHEAD_TOKENS)
     if not parts:
         return drafts, tokens
     message_id = MessageId(inputs.ids.new("message"))
@@ -401,9 +400,8 @@ async def show_returns(
     shown: dict[str, ToolOutcome] = {}
     for answer in answers:
         if isinstance(answer, ToolReturn) and answer.status == "success" and answer.call_id in names:
-            tool = names[answer.call_id]
-            # Of the whole text, of which less may be stored: the error may stand at the end.
-            whole = ToolOutcome(text=answer.text)
+            # Of the whole text, of which less may be stored: the error may stand in the middle.
+            whole, tool = ToolOutcome(text=answer.text), names[answer.call_id]
             shown[answer.call_id] = await show_result(whole, tool, agent.settings, most_chars, ports)
     return shown
 
