@@ -80,15 +80,11 @@ def withdraw(tx: Tx, run_id: RunId, inputs: UnitInputs) -> tuple[Run, Sequence[S
     the text of its messages. Raises: NotFound; Conflict: it does not wait any more."""
     tx.agents.lock(tx.runs.get(run_id).key.agent_id)
     run = tx.runs.get(run_id)
-    if (waiting := _waiting_input(tx, run)) is None:
+    waiting = tx.runs.waiting_input(run.key)
+    if run.status != "queued" or run.resumes is not None or waiting is None:
         raise Conflict(f"{run_id} does not wait any more: its message is being answered, or was; stop it instead")
     drafts, _ = decode_drafts(waiting)
     return *_end_waiting(tx, run, inputs), "\n\n".join(text_of(one.parts) for one in drafts if one.kind == "message")
-
-
-def _waiting_input(tx: Tx, run: Run) -> str | None:
-    """Return the encoded input of a run that waits behind another one; None: it does not."""
-    return tx.runs.waiting_input(run.key) if run.status == "queued" and run.resumes is None else None
 
 
 def _end_waiting(tx: Tx, run: Run, inputs: UnitInputs) -> tuple[Run, Sequence[StoredEvent]]:
@@ -103,7 +99,7 @@ def _request_cancel(tx: Tx, run: Run, inputs: UnitInputs) -> Cancelled:
     if run.status == "queued":
         tx.agents.lock(run.key.agent_id)
         run = tx.runs.get_by_key(run.key)  # it may have begun meanwhile
-        if _waiting_input(tx, run) is not None:
+        if run.status == "queued" and run.resumes is None and run.first_message_seq is None:
             return *_end_waiting(tx, run, inputs), None
     if not run.ended and tx.runs.request_cancel(run.key):
         events = tx.events.add(run.key, [RunCancelRequested(run.id)], at=inputs.now)

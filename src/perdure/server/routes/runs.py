@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from fastapi import HTTPException, Query
 from starlette.requests import Request
@@ -51,7 +51,8 @@ async def list_runs(
 ) -> list[wire.WireRun]:
     """List runs of all agents, of these, or of a batch. All conditions hold; `active` runs have not ended."""
     agents = list(dict.fromkeys([*([agent_id] if agent_id else []), *(agent_ids or [])]))
-    selected = [wire.RUN_STATUSES[status] for status in statuses or wire.RUN_STATUSES]
+    named: Sequence[wire.WireRunStatus] = statuses or get_args(wire.WireRunStatus)
+    selected: list[RunStatus] = ["queued" if one == "created" else one for one in named]
     if active:
         selected = [status for status in selected if status in ACTIVE]
     is_default = conversation_id == "default"

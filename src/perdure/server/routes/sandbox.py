@@ -114,9 +114,11 @@ async def list_configs(
     return [WireSandboxConfig.make(config)] if config is not None and is_listed else []
 
 
+@router.post("/v1/sandbox-config/local/recreate-venv")
 @router.post("/v1/sandbox-config/local/default")
 async def create_default(library: Library) -> WireSandboxConfig:
-    """Get the configuration, which is created if there is none."""
+    """Get the configuration, which is created if there is none. Each call of a tool has a new sandbox, so there is
+    nothing else to create again."""
     return WireSandboxConfig.make(await library.sandbox.put(None))
 
 
@@ -124,12 +126,6 @@ async def create_default(library: Library) -> WireSandboxConfig:
 async def create_local(body: LocalConfig, library: Library) -> WireSandboxConfig:
     """Create the configuration of the local sandbox, or change it."""
     return WireSandboxConfig.make(await library.sandbox.put(body.settings()))
-
-
-@router.post("/v1/sandbox-config/local/recreate-venv")
-async def recreate_environment(library: Library) -> WireSandboxConfig:
-    """Get the configuration. Each call of a tool has a new sandbox, so there is nothing to create again."""
-    return WireSandboxConfig.make(await library.sandbox.put(None))
 
 
 @router.post("/v1/sandbox-config/e2b/default")

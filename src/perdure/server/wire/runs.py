@@ -24,15 +24,6 @@ from perdure.server.wire.shapes import Object, WireShape, computed, read
 
 WireRunStatus = Literal["created", "running", "completed", "failed", "cancelled"]
 
-RUN_STATUSES: dict[str, RunStatus] = {
-    "created": "queued",
-    "running": "running",
-    "completed": "completed",
-    "failed": "failed",
-    "cancelled": "cancelled",
-}
-"""The wire's status of a run -> ours."""
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -50,12 +41,9 @@ class ReplayIn(WireRequest):
     system: str | None = None
 
 
-_WIRE_STATUSES: Mapping[str, str] = {ours: wire for wire, ours in RUN_STATUSES.items()}
-
-
 def wire_status(status: RunStatus | Literal["expired"]) -> str:
     """The status of a run or batch in the wire's words."""
-    return _WIRE_STATUSES.get(status, status)
+    return "created" if status == "queued" else status
 
 
 CALLBACK_FIELDS: Mapping[str, Any] = {
