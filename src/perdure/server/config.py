@@ -20,9 +20,6 @@ from perdure.core.errors import InvalidInput, file_errors
 from perdure.core.incoming.addresses import is_loopback
 from perdure.settings import Settings, check_choices, variables_of
 
-LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-"""The names of this machine's loopback; always allowed, with any port."""
-
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "log": ("console", "json", "off"),
     "log_level": ("debug", "info", "warning", "error"),

@@ -66,14 +66,12 @@ STOP_WORDS = frozenset(_STOP_TEXT.split())
 @functools.lru_cache(maxsize=MAX_STEMS)
 def english_stem(word: str) -> str:
     """Return the Snowball stem of a word in lower case."""
-    stem: str = Stemmer.Stemmer("english", 0).stemWord(word)  # one stemmer is not safe in two threads
-    return stem
+    return str(Stemmer.Stemmer("english", 0).stemWord(word))  # one stemmer is not safe in two threads
 
 
 @functools.lru_cache(maxsize=MAX_STEMS)
 def _russian_stem(word: str) -> str:
-    stem: str = Stemmer.Stemmer("russian", 0).stemWord(word)
-    return stem
+    return str(Stemmer.Stemmer("russian", 0).stemWord(word))
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,14 +96,11 @@ def _end_waiting(tx: Tx, run: Run, inputs: UnitInputs) -> tuple[Run, Sequence[St
 
 def _request_cancel(tx: Tx, run: Run, inputs: UnitInputs) -> Cancelled:
     """As `request_cancel`, for one run. One that waits behind another ends now: that one may wait for a person."""
-    if run.status == "queued":
-        tx.agents.lock(run.key.agent_id)
-        run = tx.runs.get_by_key(run.key)  # it may have begun meanwhile
+    if not run.ended and tx.runs.request_cancel(run.key):  # nobody begins or ends it now
+        run = tx.runs.get_by_key(run.key)
         if run.status == "queued" and run.resumes is None and run.first_message_seq is None:
             return *_end_waiting(tx, run, inputs), None
-    if not run.ended and tx.runs.request_cancel(run.key):
-        events = tx.events.add(run.key, [RunCancelRequested(run.id)], at=inputs.now)
-        return tx.runs.get_by_key(run.key), events, None
+        return run, tx.events.add(run.key, [RunCancelRequested(run.id)], at=inputs.now), None
     tx.agents.lock(run.key.agent_id)
     run = tx.runs.get_by_key(run.key)  # it may have stopped at calls meanwhile
     conversation = tx.conversations.get_by_seq(run.key.agent_id, run.conversation_seq)

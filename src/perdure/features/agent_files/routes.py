@@ -7,8 +7,6 @@ import logging
 from typing import Annotated
 
 from fastapi import Query, Request, Response
-from fastapi.exceptions import RequestValidationError
-from starlette.datastructures import UploadFile
 from starlette.responses import PlainTextResponse
 
 from perdure.core.errors import InvalidInput
@@ -20,7 +18,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.answers import ImportedAgents
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, Items, Name
-from perdure.server.wire.http import Library, Router
+from perdure.server.wire.http import Library, Router, form_with_file
 
 log = logging.getLogger(__name__)
 
@@ -87,11 +85,7 @@ async def import_agents(library: Library, request: Request) -> ImportedAgents:
 
     A model that this server lacks is replaced by its default one; tools that it lacks are left out. `warnings` says so.
     """
-    async with request.form(max_files=1, max_fields=20) as form:
-        part = form.get("file")
-        if not isinstance(part, UploadFile):
-            error = {"type": "missing", "loc": ("body", "file"), "msg": "a file is needed, as multipart/form-data"}
-            raise RequestValidationError([error])
+    async with form_with_file(request) as (form, part):
         options = ImportOptions.of(form)
         file = await asyncio.to_thread(read_agent_file, await part.read())
     work = Import(library, file, options)

@@ -46,8 +46,7 @@ class Program:
 @functools.cache
 def programs() -> Mapping[str, Program]:
     """All programs by name."""
-    tables = read_table(__file__, "programs.toml")
-    return {name: Program(name=name, **table) for name, table in tables.items()}
+    return {name: Program(name=name, **table) for name, table in read_table(__file__, "programs.toml").items()}
 
 
 def find_program(name: str) -> Program:

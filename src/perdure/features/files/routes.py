@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Query, Request
-from fastapi.exceptions import RequestValidationError
-from starlette.datastructures import UploadFile
 
 from perdure.core import agents as core
 from perdure.core.ids import AgentId
@@ -21,7 +19,7 @@ from perdure.server.routes.agents import AgentsPage, agent_answer
 from perdure.server.wire.agents import WireAgent
 from perdure.server.wire.archives import WirePassage
 from perdure.server.wire.fields import AgentIdIn, FileIdIn, FolderIdIn
-from perdure.server.wire.http import Library, Limit, Order, OrderBy, Router, ThisAgent, pages
+from perdure.server.wire.http import Library, Limit, Order, OrderBy, Router, ThisAgent, form_with_file, pages
 
 router = Router(tags=["folders"])
 
@@ -126,11 +124,7 @@ async def upload(
 ) -> wire.File:
     """Store a file. It is durable at the reply; its text is extracted in the background."""
     await library.folders.get(folder_id)  # before the body is read
-    async with request.form(max_files=1, max_fields=20) as form:
-        part = form.get("file")
-        if not isinstance(part, UploadFile):
-            error = {"type": "missing", "loc": ("body", "file"), "msg": "a file is needed, as multipart/form-data"}
-            raise RequestValidationError([error])
+    async with form_with_file(request) as (_, part):
         file = await library.folders.by_id(folder_id).upload(
             part.file,
             name=name or part.filename or "",

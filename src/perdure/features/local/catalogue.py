@@ -138,8 +138,7 @@ class LocalModel:
 @functools.cache
 def catalogue() -> Mapping[str, LocalModel]:
     """Return name -> model, of the models that can be fetched."""
-    entries = read_table(__file__, "catalogue.toml")
-    return {name: LocalModel(name=name, **entry) for name, entry in entries.items()}
+    return {name: LocalModel(name=name, **entry) for name, entry in read_table(__file__, "catalogue.toml").items()}
 
 
 def known_model(name: str) -> LocalModel:

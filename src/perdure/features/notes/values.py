@@ -48,8 +48,7 @@ class NoteKind:
 @functools.cache
 def note_kinds() -> Mapping[str, NoteKind]:
     """All kinds by name."""
-    tables = read_table(__file__, "kinds.toml")
-    return {name: NoteKind(name=name, **table) for name, table in tables.items()}
+    return {name: NoteKind(name=name, **table) for name, table in read_table(__file__, "kinds.toml").items()}
 
 
 def find_kind(name: Any) -> NoteKind:

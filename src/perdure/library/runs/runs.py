@@ -78,8 +78,7 @@ class AsyncRuns(AsyncReplays):
 
     async def cancel(self, run_id: RunId) -> Run:
         """Ask a run of this agent to stop; it ends with the stop reason `cancelled`. Calls at which it has stopped are
-        given up. One that waits behind another run ends at once, and its message is in no history. Raises: NotFound,
-        StoreError."""
+        given up; one behind another run ends at once, its message in no history. Raises: NotFound, StoreError."""
         if self._agent_id is not None:
             await self.run(run_id)
         return await self._app.runner.cancel(run_id)

@@ -130,8 +130,7 @@ async def list_batches(library: Library, page: _Batches) -> list[Job]:
 
 @router.get("/v1/messages/batches/{batch_id}")
 async def retrieve_batch(library: Library, batch_id: JobIdIn) -> Job:
-    """Get a batch. Its status is that of its runs: `completed` if at least one brought an answer, `expired` if all of
-    their agents were deleted since. `metadata.runs` counts the others."""
+    """Get a batch. Its status is that of its runs: `completed` if one brought an answer, `expired` if none is left."""
     return Job.make(await library.jobs.get_batch(BatchId(batch_id)))
 
 

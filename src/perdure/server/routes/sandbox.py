@@ -117,8 +117,7 @@ async def list_configs(
 @router.post("/v1/sandbox-config/local/recreate-venv")
 @router.post("/v1/sandbox-config/local/default")
 async def create_default(library: Library) -> WireSandboxConfig:
-    """Get the configuration, which is created if there is none. Each call of a tool has a new sandbox, so there is
-    nothing else to create again."""
+    """Get the configuration, which is created if there is none. Each call of a tool has a new sandbox anyway."""
     return WireSandboxConfig.make(await library.sandbox.put(None))
 
 

@@ -36,7 +36,7 @@ from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.incoming.limits import Limits
 from perdure.core.incoming.principals import LOCAL, current_principal
 from perdure.server.access.gate import PAGE_HEADER, WITHOUT_BODY, Gate, RequestRejected
-from perdure.server.config import ANY, LOOPBACK_NAMES, NULL_ORIGIN, ServerConfig
+from perdure.server.config import ANY, NULL_ORIGIN, ServerConfig
 from perdure.server.log import current_trace
 from perdure.server.wire.errors import UNKNOWN, error_answer, refusal_answer
 from perdure.server.wire.fields import request_limits
@@ -375,7 +375,7 @@ class Origins:
     def __init__(self, config: ServerConfig) -> None:
         self._origins = frozenset(name.lower() for name in config.allowed_hosts if name == NULL_ORIGIN or "://" in name)
         self._allowed = frozenset(filter(None, map(Host.parse, set(config.allowed_hosts) - self._origins)))
-        own = (Host(name, None) for name in (*LOOPBACK_NAMES, config.host.strip("[]").lower()))
+        own = (Host(name, None) for name in ("localhost", "127.0.0.1", "::1", config.host.strip("[]").lower()))
         self._names = self._allowed.union(own)
         self._any = ANY in config.allowed_hosts
         self._cache: dict[bytes, bool] = {}  # by the Host header: clients repeat few different ones

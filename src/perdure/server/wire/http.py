@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, HTTPException, Query
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import compile_path
@@ -183,6 +186,16 @@ def json_bytes(value: Any) -> bytes:
 def json_answer(value: Any) -> Json[Any]:
     """A JSON answer without the framework's validation."""
     return Json(json_bytes(value), media_type="application/json")
+
+
+@asynccontextmanager
+async def form_with_file(request: Request) -> AsyncIterator[tuple[FormData, UploadFile]]:
+    """Read a form, and return it with its file within the block. Raises: RequestValidationError: it has none."""
+    async with request.form(max_files=1, max_fields=20) as form:
+        if not isinstance(part := form.get("file"), UploadFile):
+            error = {"type": "missing", "loc": ("body", "file"), "msg": "a file is needed, as multipart/form-data"}
+            raise RequestValidationError([error])
+        yield form, part
 
 
 def forget_body(request: Request) -> None:

@@ -47,6 +47,5 @@ class Runs(Replays):
 
     def cancel(self, run_id: RunId) -> Run:
         """Ask a run of this agent to stop; it ends with the stop reason `cancelled`. Calls at which it has stopped are
-        given up. One that waits behind another run ends at once, and its message is in no history. Raises: NotFound,
-        StoreError."""
+        given up; one behind another run ends at once, its message in no history. Raises: NotFound, StoreError."""
         return self._portal.run(self._inner.cancel(run_id))
