@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli import INTERRUPTED, main
+from perdure.cli import main
 from perdure.cli.session import work
+from perdure.cli.session.exit_codes import INTERRUPTED
 from perdure.cli.session.needs import CommandSetup
 from perdure.core.errors import InvalidInput
 from perdure.features.files.commands import select_files

@@ -57,7 +57,7 @@ class AccessContract(Contract):
             while await theirs.write(lambda tx: tx.upkeep.remove_some(limit=3)):
                 pass
 
-            assert await theirs.read(lambda tx: tx.upkeep.is_current())
+            assert await theirs.read(lambda tx: tx.is_current())
             after = await ours.read(rows_of)
             changed = {table for table, _ in (after - before) + (before - after)}
             assert changed - {"commit_marks"} == {"counters"}  # no number is given out twice

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.errors import StoreTooNew
+from perdure.core.errors import StoreError, StoreTooNew
 from perdure.core.ids import DEFAULT_ORG, AgentId, ToolId
-from perdure.core.specs import Tool, ToolCode, ToolFilter, ToolSpec
+from perdure.core.specs import Tool, ToolCode, ToolSpec
 from perdure.storage.database.base import Database
 from perdure.storage.migrations import MIGRATIONS, SCHEMA_VERSION, Migration
 from perdure.storage.stores.postgres_store import PostgresStore
@@ -166,30 +166,15 @@ async def test_postgres_is_brought_up_and_refused_alike() -> None:
     assert run_sql(address, "SELECT MAX(number) FROM schema_migrations") == [(SCHEMA_VERSION + 1,)]
 
 
-async def test_tools_of_an_older_file_are_listed_in_order_of_their_names(tmp_path: Path) -> None:
-    """They had no order of creation and no type of their own; they run no source."""
+async def test_a_store_from_before_the_first_release_is_refused(tmp_path: Path) -> None:
+    """By its version, and it is left as it is."""
     path = tmp_path / "perdure.db"
-    await SqliteStore.open(path, at=START, migrations=MIGRATIONS[:7]).close()
-    connection = sqlite3.connect(path)
-    for name, tool_type in (("look", "custom"), ("ask", "letta_core")):
-        spec = {"name": name, "description": "Do.", "parameters": {"type": "object"}, "tool_type": tool_type}
-        connection.execute(
-            "INSERT INTO tools (id, org_id, name, spec, tags, metadata, created_at, updated_at)"
-            " VALUES (?, ?, ?, ?, '[]', '{}', '', '')",
-            (f"tool-{name}", DEFAULT_ORG, name, json.dumps(spec)),
-        )
-    connection.commit()
-    connection.close()
+    await SqliteStore.open(path, at=START, migrations=[one for one in MIGRATIONS if one.number < 8]).close()
+    before = path.read_bytes()
 
-    store = SqliteStore.open(path, at=START)
-    listed = await store.read(lambda tx: tx.tools.page(where=ToolFilter(), ascending=True))
-    letta = await store.read(lambda tx: tx.tools.page(where=ToolFilter(letta=True)))
-    codes = await store.read(lambda tx: tx.tools.codes([tool.id for tool in listed]))
-    await store.close()
-
-    assert [tool.spec.name for tool in listed] == ["ask", "look"]
-    assert [tool.spec.name for tool in letta] == ["ask"]
-    assert codes == {}
+    with pytest.raises(StoreError, match="tables of version 6, from before any release"):
+        SqliteStore.open(path, at=START)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(("stored", "hosts"), [(True, ("*",)), (False, ()), (["a.test"], ("a.test",))])

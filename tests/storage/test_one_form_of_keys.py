@@ -1,4 +1,5 @@
-"""A store of a version that kept names in the form in which they were written: they have one form after an upgrade."""
+"""A store of a version that kept names in the form in which they were written, and accents and points in its index of
+words: an upgrade gives them one form."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from perdure.storage.tables.blocks import VERSION_CHECKSUMS
 from perdure.storage.tables.passages import PASSAGE_CHECKSUMS
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
-from tests.contracts.base import match_passages
+from tests.contracts.base import match_messages, match_passages
 from tests.contracts.names import NameContract, list_tags
 from tests.support.postgres_server import address_of_a_new_schema
 
@@ -33,6 +34,8 @@ pytestmark = pytest.mark.migrates
 
 OLDER = [migration for migration in MIGRATIONS if migration.number != 86]
 """A store whose names have not one form yet, with the tables that the code of today writes."""
+OLDER_WORDS = [migration for migration in MIGRATIONS if migration.number != 104]
+"""A store whose index of words has marks, likewise."""
 NAME = "Việt 한글 café"
 units = NameContract()
 Open = Callable[..., Awaitable[Store]]
@@ -141,5 +144,35 @@ async def test_two_things_whose_names_had_two_forms_keep_different_names(open_st
     assert sorted(keys) == [NAME, f"{NAME}_2"]
     assert await store.read(list_tags, archive) == [(NAME, 2)]
     assert await store.read(match_passages, archive, "penguin", where=where) == [passage.seq]
+    assert await store.read(faults) == []
+    await store.close()
+
+
+async def test_words_with_marks_are_found_without_them_after_an_upgrade(open_store: Open) -> None:
+    """In messages and passages, beside others, and nothing is damaged."""
+    store = await open_store(OLDER_WORDS)
+    made: Mapping[str, Any] = await store.write(units._make, NAME)
+    agent, archive = made["agent"], made["archive"]
+    said = await store.write(units.say, agent.id, "İstanbul ελληνικά", *["a walrus"] * 600)
+    passage = await store.write(units.add_passage, archive.id, "אֶחָד İzmir")
+
+    def index_with_marks(tx: Tx) -> None:
+        for table, number, seq, label, text, words in (
+            ("message_words", agent.number, said[0].seq, "user", "İstanbul ελληνικά", "i\u0307stanbul ελληνικά"),
+            ("passage_words", archive.number, passage.seq, "", "אֶחָד İzmir", "א ח ד i\u0307zmir"),
+        ):
+            word_index.unindex_words(tx._db, table, number, [(seq, label, index_words(text))])
+            word_index.index_words(tx._db, table, number, [(seq, label, words)])
+
+    await store.write(index_with_marks)
+    assert await store.read(match_messages, agent.id, "istanbul") == []
+    await store.close()
+
+    store = await open_store()
+    for query in ("istanbul", "İSTANBUL", "ΕΛΛΗΝΙΚΑ"):
+        assert await store.read(match_messages, agent.id, query) == [said[0].seq]
+    for query in ("izmir", "אחד"):
+        assert await store.read(match_passages, archive.id, query) == [passage.seq]
+    assert len(await store.read(match_messages, agent.id, "walrus", limit=1_000)) == 600
     assert await store.read(faults) == []
     await store.close()

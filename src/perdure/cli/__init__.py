@@ -7,11 +7,9 @@ import gc
 import os
 import sys
 
+from perdure.cli.session.exit_codes import FAILED, INTERRUPTED
 from perdure.core.features import find_features
 
-__all__ = ["main"]
-
-INTERRUPTED = 130  # what shells report for a program that SIGINT ended
 UNUSED = ("httpx._main", "pydantic.v1", "watchfiles")
 """What httpx, FastAPI and uvicorn import if it is there, for a command, models and a restart that nobody uses here."""
 
@@ -36,4 +34,4 @@ def main() -> None:
         # What reads the store says itself that its disk is full: this is stdout, which would fail once more at the end.
         print(f"error: the output can't be written: {error.strerror}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(1)
+        sys.exit(FAILED)

@@ -82,7 +82,7 @@ class StoreUpkeep(AsyncPart):
 
     async def check_ready(self) -> None:
         """Check that the store answers and has the tables of this version. Raises: StoreError."""
-        if not await self._ports.store.read(lambda tx: tx.upkeep.is_current()):
+        if not await self._ports.store.read(lambda tx: tx.is_current()):
             raise StoreError("the store has older tables than this version: start perdure again, which upgrades them")
 
     async def find_damage(self) -> Sequence[str]:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.incoming.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.base import Database
+from perdure.storage.migrations import MIGRATIONS, is_current
 from perdure.storage.tables.agents import AgentRevisions, Agents
 from perdure.storage.tables.archives import Archives
 from perdure.storage.tables.batches import Batches, Callbacks
@@ -79,6 +80,10 @@ class Tx:
         self.owners = Owners(db, org_id)
         self.upkeep = Upkeep(db, org_id)
         self._of_features: dict[type[Table], Table] = {}
+
+    def is_current(self) -> bool:
+        """Whether the store has this version's tables, or newer ones that fit. Raises: StoreTooNew, StoreIncomplete."""
+        return is_current(self._db.rows, "the store", MIGRATIONS)
 
     def of_unfinished(self) -> Tx:
         """The verbs of what is still being copied in this organisation."""

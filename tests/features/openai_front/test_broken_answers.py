@@ -116,7 +116,7 @@ async def test_an_agent_without_an_answer_answers_with_an_error() -> None:
     """A model that calls no tool, though it has to, gives no empty answer."""
     tools = [{"type": "function", "function": {"name": "roll", "parameters": {"type": "object"}}}]
     async with program(*[says("No.")] * 4) as asking:
-        required = {"tools": tools, "tool_choice": "required"}
+        required: dict[str, Any] = {"tools": tools, "tool_choice": "required"}
         answer = await asking.server.http.post(PATH, json=asking.body("Roll a die.", **required))
         stream = await asking.server.http.post(PATH, json=asking.body("Once more.", **required, stream=True))
         events = [one.removeprefix("data: ") for one in stream.text.splitlines() if one.startswith("data: {")]

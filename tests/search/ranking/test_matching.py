@@ -38,6 +38,9 @@ from tests.support.strategies import any_text, effort, sentences
         ("brod", "smørbrod", 0),
         ("strasse", "die Straße", 1),
         ("smorbrod", "smørbrod", 0),
+        ("istanbul", "İstanbul, İSTANBUL'da", 2),
+        ("ελληνικα", "ΕΛΛΗΝΙΚΑ, Ελληνικά", 2),
+        ("احمد", "أَحْمَد", 1),
         ("tm", "café ™", 1),
         ("h2o", "H₂O in ２", 1),
     ]

@@ -8,8 +8,9 @@ from dataclasses import replace
 from perdure.cli.chat.slash import command_help, run_command
 from perdure.cli.commands.agents import conversation_named, show_last_turns
 from perdure.cli.session.agent_choice import MODELS_MAX, chat_command, check_first_model, greet, open_agent
+from perdure.cli.session.exit_codes import WAITING
 from perdure.cli.session.needs import NO_AGENT
-from perdure.cli.session.session import WAITING, ChatSession
+from perdure.cli.session.session import ChatSession
 from perdure.cli.session.source import StdinLines, TextSource
 from perdure.cli.session.work import has_store, standard_view
 from perdure.cli.views.view import first_names

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hi
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from perdure.cli import INTERRUPTED
+from perdure.cli.session.exit_codes import INTERRUPTED
 from perdure.cli.session.needs import CommandSetup
 
 NAMES_MAX = 50

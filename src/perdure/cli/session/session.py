@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from rich.text import Text
 
-from perdure.cli import INTERRUPTED
 from perdure.cli.session.agent_choice import model_elsewhere, shell_word
+from perdure.cli.session.exit_codes import FAILED, INTERRUPTED, WAITING
 from perdure.cli.session.source import TextSource
 from perdure.cli.views.text import pending_shape, pending_view, plain_json
 from perdure.cli.views.view import Output
@@ -30,8 +30,6 @@ from perdure.library.messages.reply import Reply
 from perdure.library.messages.sending import SendOptions
 from perdure.library.perdure import AsyncPerdure
 
-FAILED = 1
-WAITING = 3
 QUESTION = "[y]es / [n]o / [e]dit: "
 HELP = "y lets it run, n refuses it, e changes its arguments first; Ctrl-C decides nothing, and it waits on"
 

@@ -39,18 +39,24 @@ SPACELESS = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
 )
 """The inside of a character class: letters of scripts without spaces between words, and Hangul."""
-# Indic vowel signs are marks, which \w leaves out: without the ranges Hindi would fall apart at every vowel.
+_DROPPED = (
+    "\u0300-\u036f"  # accents, stress, the dot of a Turkish capital
+    "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"  # Hebrew points
+    "\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed"  # Arabic vowels, hamza
+)
+"""The inside of a character class: marks that words are compared without."""
+# Indic vowel signs are marks too, which \w leaves out: without the range Hindi would fall apart at every vowel.
 _WORDS = (
     f"(?P<run>[{SPACELESS}]+)"
-    f"|(?P<word>(?:(?![{SPACELESS}_])[\\w\u0300-\u036f\u0900-\u0dff])+)"
+    f"|(?P<word>(?:(?![{SPACELESS}_])[\\w{_DROPPED}\u0900-\u0dff])+)"
     "|(?P<symbol>[\u2190-\u21ff\u2300-\u27bf\u2900-\u2bff\U0001f000-\U0001faff])"
 )
 # What _WORDS finds in ASCII stands between spaces after this, in lower case.
 ASCII_LOWER = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else 32 for byte in range(256))
-_LATIN = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
+_ACCENTED = re.compile("[\u00c0-\u024f\u1e00-\u1eff\u0370-\u03ff\u1f00-\u1fff\u0622-\u0626]")  # Latin, Greek, Arabic
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
-_MARKS = re.compile("[\u0300-\u036f]+")
-_WHOLE_WORDS = re.compile("[\\w\u0300-\u036f]+")
+_MARKS = re.compile(f"[{_DROPPED}]+")
+_WHOLE_WORDS = re.compile(f"[\\w{_DROPPED}]+")
 
 # Words that say nothing of what is looked for; left out of queries, never out of the index. `s`, `re`, `ve`, `ll` are
 # what an apostrophe leaves. With the pronouns and these: +1.3 R@10 on LoCoMo (see memory.ranking.weights).
@@ -140,11 +146,13 @@ def _ascii_words(text: str) -> tuple[list[str], list[str]]:
 
 
 def fold(text: str) -> str:
-    """Return `text` in the form in which words are compared: case and width folded, Latin letters without accents."""
+    """Return `text` in the form in which words are compared: case and width folded, without accents and vowel signs."""
     if text.isascii():
         return text.lower()
     result = unicodedata.normalize("NFKC", text).casefold()
-    return _WHOLE_WORDS.sub(lambda word: _without_marks(word[0]), result) if _LATIN.search(result) else result
+    if _ACCENTED.search(result):
+        return _WHOLE_WORDS.sub(lambda word: _without_marks(word[0]), result)
+    return _MARKS.sub("", result)
 
 
 def parse_query(text: str) -> Query:
@@ -226,17 +234,17 @@ def _tokens(text: str) -> Iterator[tuple[str, Sequence[str]]]:
             yield kind, [*(text[start : start + 2] for start in range(len(text) - 1)), text[-1]]
         elif kind == "symbol":
             yield kind, (text,)
-        else:
-            word = (text if text.isascii() else _without_marks(text))[:MAX_TOKEN_CHARS]
+        elif word := (text if text.isascii() else _without_marks(text))[:MAX_TOKEN_CHARS]:
             stem = _russian_stem(word) if _CYRILLIC.match(word) else english_stem(word)
             yield kind, (stem, word)
 
 
 def _without_marks(word: str) -> str:
-    """Return a Latin word without accents, so that `cafe` finds `café`. In others a mark makes another letter."""
-    if not _LATIN.search(word):
-        return word
-    return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", word)))
+    """Return a word without accents, points and vowel signs, so that `cafe` finds `café`. In Cyrillic and others a mark
+    that makes another letter stays."""
+    if _ACCENTED.search(word):
+        word = unicodedata.normalize("NFD", word)
+    return unicodedata.normalize("NFC", _MARKS.sub("", word))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perdure.core.errors import StoreIncomplete, StoreTooNew
+from perdure.core.errors import StoreError, StoreIncomplete, StoreTooNew
 from perdure.core.features import find_features
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import Row
 
 Rows = Callable[[str, Mapping[str, Any]], Sequence[Row]]
 """Takes a statement and its parameters; returns its rows."""
+OLDEST = 8
+"""The lowest version whose tables are upgraded."""
 LEAST_SINCE = 70
 """The migration since which the lowest versions are known."""
 INCOMPLETE = 1_000_000
@@ -102,11 +104,14 @@ SCHEMA_VERSION = version_of(MIGRATIONS)
 
 def is_current(rows: Rows, place: str, migrations: Sequence[Migration]) -> bool:
     """Whether a store with tables, read by `rows`, lacks none of these migrations. Those of a newer version are
-    accepted if this version can live with all of them. Raises: StoreTooNew; StoreIncomplete: a copy, not yet whole."""
+    accepted if this version can live with all of them. Raises: StoreTooNew; StoreIncomplete: a copy, not yet whole;
+    StoreError: it is older than any release."""
     made = rows("SELECT number, name FROM schema_migrations ORDER BY number", {})
     done = {row[0] for row in made}
     if INCOMPLETE in done:
         raise StoreIncomplete(place, command=made[-1][1])
+    if done and max(done) < OLDEST:
+        raise StoreError(f"{place} has tables of version {max(done)}, from before any release: nothing upgrades them")
     known = version_of(migrations)
     if any(number > known for number in done):
         column = "COALESCE(least, number)" if LEAST_SINCE in done else "number"

@@ -2,6 +2,8 @@
 -- A line `full text: NAME` stands for a full-text index, which databases make in their own ways.
 
 ALTER TABLE schema_migrations ADD COLUMN least INTEGER;
+-- full text: message_words
+-- full text: passage_words
 CREATE TABLE organisations (
     id TEXT PRIMARY KEY,
     name TEXT NOT NULL,
@@ -280,8 +282,6 @@ CREATE TABLE agent_tools (
     PRIMARY KEY (agent_id, tool_id)
 ) {clustered};
 CREATE INDEX agent_tools_by_tool ON agent_tools (tool_id);
--- full text: message_words
--- full text: passage_words
 CREATE TABLE step_exchanges (
     agent_id TEXT NOT NULL,
     run_seq BIGINT NOT NULL,

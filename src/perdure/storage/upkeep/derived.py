@@ -17,7 +17,6 @@ from perdure.core.vectors import CheckResult, FaultKind, IndexFault, IndexOwner,
 from perdure.storage.database import full_text as word_index
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import ChecksumColumns, Row, load, storable
-from perdure.storage.migrations import MIGRATIONS, is_current
 from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
 from perdure.storage.tables.deleted import CHARS, carry_out_delete, delete_shared, unfinished_deletes
@@ -53,10 +52,6 @@ behind, how many rows at most, whether to repair)."""
 
 
 class Upkeep(Table):
-    def is_current(self) -> bool:
-        """Whether the store has this version's tables, or newer ones that fit. Raises: StoreTooNew, StoreIncomplete."""
-        return is_current(self._db.rows, "the store", MIGRATIONS)
-
     def owners(self, *, after: int = -1, limit: int = 500) -> Sequence[IndexOwner]:
         """Agents and archives with numbers above `after`, in order."""
         rows = self._rows(

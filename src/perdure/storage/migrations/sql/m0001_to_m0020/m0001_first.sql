@@ -7,6 +7,9 @@
 --
 -- The agent's row is written with every message, so it is narrow: texts of any length stand in `agent_details`. Times
 -- are ISO 8601 text in UTC with microseconds: they sort as text. JSON stands in text columns.
+--
+-- full text: message_words
+-- full text: passage_words
 
 CREATE TABLE organisations (
     id TEXT PRIMARY KEY,
@@ -289,3 +292,4 @@ CREATE TABLE agent_tools (
     PRIMARY KEY (agent_id, tool_id)
 ) {clustered};
 CREATE INDEX agent_tools_by_tool ON agent_tools (tool_id);
+INSERT INTO counters (name, value) VALUES ('number', 0);
