@@ -4,7 +4,3 @@ Words find candidates in the database's index, vectors in a matrix; neighbours j
 in one order. What is found is the same for an agent's tools, a person and another program. `hits` says what a search
 gives back; `messages` and `passages` are the units of work, and need numpy, so nothing here imports them.
 """
-
-from perdure.search.ranking.hits import Arm, Hits, MessageHit, PassageHit, SearchReport, Why
-
-__all__ = ["Arm", "Hits", "MessageHit", "PassageHit", "SearchReport", "Why"]
