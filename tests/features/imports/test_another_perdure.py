@@ -40,3 +40,18 @@ async def test_a_token_that_a_server_hides_is_named(tmp_path: Path) -> None:
             report = await perdure.imports.run_server(url)
 
     assert report.secrets == ["MCP server 'wx': Authorization"]
+
+
+@pytest.mark.uses("groups")
+async def test_an_agent_with_a_companion_is_taken_and_gets_a_new_one(tmp_path: Path) -> None:
+    """The companion has an id of its own, not the one kept for its agent."""
+    (there := tmp_path / "there").mkdir()
+    async with served(there, model=ScriptedModel()) as (url, source):
+        helped = await source.create_agent("sam", sleeptime=True)
+        async with await open_async(tmp_path / "here.db") as perdure:
+            report = await perdure.imports.run_server(url)
+            names = {(await one.state()).agent.name: one.id for one in await perdure.agents()}
+
+    assert report.agents == [("sam", helped.id)]
+    assert {*names} == {"sam", "sam-sleeptime"}
+    assert names["sam"] == helped.id

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId, ArchiveId, BlockId, ConversationId, MessageId, PassageId
+from perdure.core.ids import AgentId, ArchiveId, BlockId, ConversationId, Ids, MessageId, PassageId
 from perdure.core.passages import Passage
 from perdure.domain.agents.units import create_agent
 from perdure.domain.archives.passages import own_archive
@@ -40,17 +40,17 @@ def find_blocks(tx: Tx, ids: Iterable[str]) -> Sequence[BlockId]:
 
 
 def make_agent(
-    tx: Tx, source_id: str, plan: AgentPlan, blocks: Mapping[BlockId, NewBlock | None], inputs: UnitInputs
+    tx: Tx, source_id: str, plan: AgentPlan, blocks: Mapping[BlockId, NewBlock | None], ids: Ids, inputs: UnitInputs
 ) -> AgentId:
-    """Make an agent with its blocks (None: it is here), and note it; or return the one that another import has made
-    meanwhile. Raises: InvalidInput, AlreadyExists, NotFound."""
+    """Make an agent, whose id is of `ids`, with its blocks (None: it is here), and note it; or return the one that
+    another import has made meanwhile. Raises: InvalidInput, AlreadyExists, NotFound."""
     tx.agents.lock_names()  # other imports wait here
     if (there := tx.of(ImportedItems).find_owner(agent_key(source_id))) is not None:
         return there
     for id_, block in blocks.items():
         if block is not None:
             create_block(tx, id_, block, author=AUTHOR, at=inputs.now)
-    agent = create_agent(tx, replace(plan.new, block_ids=(*blocks,)), ids=inputs.ids, author=AUTHOR, at=inputs.now)
+    agent = create_agent(tx, replace(plan.new, block_ids=(*blocks,)), ids=ids, author=AUTHOR, at=inputs.now)
     tx.of(ImportedItems).put(agent.id, {agent_key(source_id): "", **plan.notes})
     if plan.companion is not None:
         SET_COMPANION(tx, agent.id, plan.companion, AUTHOR, inputs)

@@ -43,7 +43,7 @@ class LettaWork:
 
     def __init__(self, app: App, server: LettaServer, *, dry: bool, progress: Callable[[int], None]) -> None:
         self._context = LettaContext(app, server, dry=dry, progress=progress)
-        self._server, self._report, self._dry = server, self._context.report, dry
+        self._server, self._report, self._dry, self._ports = server, self._context.report, dry, app.ports
         self._companions: set[str] = set()
         self._made: set[str] = set()
         self._groups: list[Object] = []
@@ -105,8 +105,8 @@ class LettaWork:
 
         async def create() -> AgentId:
             """Create the agent, with the ids kept for it and its blocks."""
-            blocks, inputs = kept_blocks(state, here, context), context.app.ports.inputs()
-            return await context.store.write(units.make_agent, source_id, plan, blocks, inputs)
+            blocks, inputs = kept_blocks(state, here, context), self._ports.inputs()
+            return await context.store.write(units.make_agent, source_id, plan, blocks, context.ids, inputs)
 
         agent_id = AgentId("") if self._dry else await context.make("agent", source_id, create)
         if agent_id:
