@@ -171,6 +171,14 @@ def test_many_memories_are_listed_and_deleted(memory: Memory, monkeypatch: pytes
     assert texts(memory.get_all(filters={"user_id": "ada"})) == []
 
 
+def test_a_memory_with_half_a_character_is_listed_beside_the_others(memory: Memory) -> None:
+    """JSON of models and clients may hold one; the hash of its text is made all the same."""
+    memory.add("half \ud83d", user_id="ada", infer=False)
+    memory.add("whole", user_id="ada", infer=False)
+
+    assert texts(memory.get_all(filters={"user_id": "ada"})) == ["whole", "half \ud83d"]
+
+
 def test_a_credential_is_not_stored(memory: Memory) -> None:
     """A reference stands in its place, with `infer=False` too."""
     memory.add("My API key is sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD", user_id="ada", infer=False)
@@ -186,6 +194,7 @@ def test_a_credential_is_not_stored(memory: Memory) -> None:
         lambda memory: memory.add("x", user_id="a b"),
         lambda memory: memory.add(7, user_id="ada"),
         lambda memory: memory.add("x", user_id="ada", expiration_date="soon"),
+        lambda memory: memory.add("x", user_id="ada", expiration_date="9999-12-31"),
         lambda memory: memory.search("x"),
         lambda memory: memory.search(" ", filters={"user_id": "ada"}),
         lambda memory: memory.search("x", filters={"user_id": "ada"}, threshold=2),

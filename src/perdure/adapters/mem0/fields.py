@@ -95,9 +95,9 @@ def end_of(day: date | str | None, home: tzinfo) -> datetime | None:
         return None
     try:
         last = date.fromisoformat(day) if isinstance(day, str) else date(day.year, day.month, day.day)
-    except (ValueError, AttributeError):
+        return datetime(last.year, last.month, last.day, tzinfo=home) + timedelta(days=1)
+    except (ValueError, AttributeError, OverflowError):
         raise ValueError(f"expiration_date is {day!r:.80}: give a date such as 2030-12-31") from None
-    return datetime(last.year, last.month, last.day, tzinfo=home) + timedelta(days=1)
 
 
 def until(fact: Fact, end: datetime | None) -> Any:

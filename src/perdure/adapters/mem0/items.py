@@ -22,7 +22,7 @@ def item(fact: Fact, created_at: datetime, score: float | None = None, *, home: 
     result: Result = {
         "id": fact.id,
         "memory": fact.text,
-        "hash": hashlib.md5(fact.text.encode(), usedforsecurity=False).hexdigest(),
+        "hash": hashlib.md5(fact.text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest(),
         "metadata": metadata_of(fact) or None,
         "created_at": created_at.isoformat(),
         "updated_at": fact.created_at.isoformat(),
