@@ -269,10 +269,13 @@ async def test_tools_that_can_not_be_called_are_refused(fields: Any, helps: str)
 
 async def test_what_a_response_was_asked_is_listed() -> None:
     async with client(says("A1")) as (own, _):
-        first = await own.responses.create(model="ann", input="U1")
-        items: list[Any] = [one async for one in own.responses.input_items.list(first.id)]
+        first = await own.responses.create(model="ann", input=[{"role": "user", "content": f"U{n}"} for n in (1, 2, 3)])
+        items: list[Any] = [one async for one in own.responses.input_items.list(first.id, limit=2)]
+        page: Any = await own.responses.input_items.list(first.id, limit=1, after=items[2].id, order="asc")
 
-        assert [(one.type, one.role, one.content[0].text) for one in items] == [("message", "user", "U1")]
+        said = [(one.type, one.role, one.content[0].text) for one in items]
+        assert said == [("message", "user", text) for text in ("U3", "U2", "U1")]
+        assert (page.has_more, [one.content[0].text for one in page.data]) == (True, ["U2"])
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])

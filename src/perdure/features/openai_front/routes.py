@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import Header
+from fastapi import Header, Query
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
@@ -123,11 +123,20 @@ async def get_response(response_id: str, library: Library) -> Json[Response]:
 
 
 @router.get("/openai/v1/responses/{response_id}/input_items")
-async def list_input_items(response_id: str, library: Library) -> Json[ItemList]:
+async def list_input_items(
+    response_id: str,
+    library: Library,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    after: str | None = None,
+    order: Literal["asc", "desc"] = "desc",
+) -> Json[ItemList]:
     """List what users said to get an answer."""
-    items = input_of(await _messages_of(library, await _stored_run(library, response_id)))
+    found = input_of(await _messages_of(library, await _stored_run(library, response_id)))
+    page = Page(limit + 1, ascending=order == "asc", after=after)
+    rest = page.select(found, kind="item", id_of=lambda one: str(one["id"]))
+    items = rest[:limit]
     ends = {"first_id": items[0]["id"] if items else None, "last_id": items[-1]["id"] if items else None}
-    return json_answer({"object": "list", "data": items, **ends, "has_more": False})
+    return json_answer({"object": "list", "data": items, **ends, "has_more": len(rest) > limit})
 
 
 async def _messages_of(library: AsyncPerdure, run: Run) -> Sequence[Message]:
