@@ -29,6 +29,14 @@ def test_hidden_files_in_a_zip_file_are_left_alone(store: Perdure, tmp_path: Pat
     assert store.imports.run("markdown", golden.write_zip(tmp_path / "x.zip", files)).memories.new == 1
 
 
+def test_messages_of_a_thread_of_zep_may_lie_in_their_own_page(store: Perdure, tmp_path: Path) -> None:
+    """As its service answers, with the number of all messages beside the list."""
+    page = {"messages": [{"uuid": "m", "role": "user", "content": "Rome is old."}], "row_count": 1}
+    file = golden.write_json(tmp_path / "zep.json", {"threads": [{"thread_id": "t", "messages": page}]})
+
+    assert store.imports.run("zep", file).messages.new == 1
+
+
 def test_what_only_chatgpt_shows_is_no_text(store: Perdure, tmp_path: Path) -> None:
     """Its answers name sources and things in characters of their own."""
     text = '\ue200entity\ue202["city","Rome"]\ue201 is old.\ue200cite\ue202turn0search0\ue201\ue200x\ue202[1\ue201'

@@ -47,7 +47,8 @@ def _read(value: Any, name: str, at: datetime) -> Iterator[SourceItem]:
     key = value.get("session_id") or value.get("thread_id") or value.get("uuid")
     if not key or "messages" not in value:
         raise wrong_item(value, "zep", name, "a session with `messages`, or a `fact`")
-    rows = [_row(one) for one in map(object_in, list_in(value["messages"])) if text_in(one.get("content"))]
+    said = list_in(object_in(value["messages"]).get("messages", value["messages"]))
+    rows = [_row(one) for one in map(object_in, said) if text_in(one.get("content"))]
     title = text_in(object_in(value.get("metadata")).get("title")) or str(key)
     yield conversation_of(key, title, value.get("created_at"), rows, at)
 
