@@ -7,7 +7,6 @@ import gc
 import os
 import sys
 
-from perdure.cli.session.exit_codes import FAILED, INTERRUPTED
 from perdure.core.features import find_features
 
 UNUSED = ("httpx._main", "pydantic.v1", "watchfiles")
@@ -26,9 +25,11 @@ def main() -> None:
         from perdure.cli.app import app
 
         app(prog_name="perdure")
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    except OSError as error:
+    except (KeyboardInterrupt, OSError) as error:
+        from perdure.cli.session.exit_codes import FAILED, INTERRUPTED
+
+        if isinstance(error, KeyboardInterrupt):
+            sys.exit(INTERRUPTED)
         if error.errno != errno.ENOSPC:
             raise
         # What reads the store says itself that its disk is full: this is stdout, which would fail once more at the end.
