@@ -11,7 +11,18 @@ from typing import Any
 
 import pytest
 
-from perdure import HookBlocked, InvalidInput, Perdure, Reply, RunFailed, Settings, Verdict, hook
+from perdure import (
+    AsyncPerdure,
+    CircularWait,
+    HookBlocked,
+    InvalidInput,
+    Perdure,
+    Reply,
+    RunFailed,
+    Settings,
+    Verdict,
+    hook,
+)
 from perdure.context.sections.assemble import canonical
 from perdure.core.events import HookAnswered, RunEnded, RunStarted, StoredEvent
 from perdure.core.hooks import HOOK_POINTS, payload_to_json
@@ -360,6 +371,32 @@ def test_a_failed_run_is_told_at_its_end(tmp_path: Path) -> None:
         perdure.create_agent().send("hi")
 
     assert [(payload.stop_reason, payload.error) for payload in payloads] == [("llm_api_error", "the provider is down")]
+
+
+@pytest.mark.parametrize("to", ["boss", "ann"])
+async def test_a_hook_at_the_end_of_a_cancelled_run_sends_a_message(tmp_path: Path, to: str) -> None:
+    """Of another agent it gets the answer; its own could begin only after the hook."""
+    got: list[Any] = []
+    over = asyncio.Event()
+
+    @hook("next_prompt", "run_end")
+    async def watcher(payload: Any) -> None:
+        if payload.agent_id != agents["ann"].id:
+            return
+        if payload.point == "next_prompt":
+            await agents["ann"].cancel(payload.run_id)
+        else:
+            got.extend(await asyncio.gather(agents[to].send("she was stopped"), return_exceptions=True))
+            over.set()
+
+    models = {MODEL: ScriptedModel(says("I see."))}
+    async with await AsyncPerdure.open(tmp_path / "agents.db", models=models, hooks=[watcher]) as perdure:
+        agents = {name: await perdure.create_agent(name, model=MODEL) for name in ("ann", "boss")}
+        async with asyncio.timeout(30):
+            reply = await agents["ann"].send("go")
+            await over.wait()
+    assert reply.stop_reason == "cancelled"
+    assert isinstance(got[0], CircularWait) if to == "ann" else got[0].text == "I see."
 
 
 def test_a_hook_that_waits_can_be_cancelled(tmp_path: Path) -> None:

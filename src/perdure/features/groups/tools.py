@@ -328,32 +328,31 @@ def clip_reply(text: str, run_id: RunId, room: int = REPLY_MAX_CHARS) -> str:
 
 
 def check_asked(tx: Tx, request: RunRequest) -> None:
-    """Check that a run may ask for another one. Raises: TooManyMessages, CircularWait."""
+    """Check that a run may ask for another one. Raises: TooManyMessages; as `check_wait`."""
     origin = request.options.origin
     if origin is not None and tx.runs.count_by_origin(origin) >= MESSAGES_MAX:
         raise TooManyMessages(origin, MESSAGES_MAX)
     if request.options.caller is not None:
-        check_wait(tx, request.options.caller, request.agent_id, request.conversation_seq)
+        check_wait(tx, tx.runs.get(request.options.caller), request)
 
 
-def check_wait(tx: Tx, caller: RunId, target: AgentId, conversation_seq: int) -> None:
+def check_wait(tx: Tx, run: Run, request: RunRequest) -> None:
     """Check that a run may wait for a new run of a conversation: the conversation must not wait for the run's own.
 
     The target is locked already. With the caller's agent locked too, of two agents that begin to wait for each other at
     the same time the second one is refused: one run of a conversation goes on at a time, so neither would end.
 
-    Raises: CircularWait; ToolError: nobody waits any more.
+    Raises: CircularWait; ToolError: an agent's own message, and nobody waits any more.
     """
-    run = tx.runs.get(caller)
     tx.agents.lock(run.key.agent_id)
-    if run.ended or run.cancel_requested:
+    if (run.ended or run.cancel_requested) and request.options.origin is not None:  # a hook may send at the end
         raise ToolError("the run that would wait for the answer is to stop")
-    end, seen = (target, conversation_seq), set[tuple[AgentId, int]]()
+    end, seen = (request.agent_id, request.conversation_seq), set[tuple[AgentId, int]]()
     ahead = [(run.key.agent_id, run.conversation_seq)]
     while ahead:
         line = ahead.pop()
         if line == end:
-            raise CircularWait(target)
+            raise CircularWait(request.agent_id)
         if line not in seen:
             seen.add(line)
             ahead += [(one.key.agent_id, one.conversation_seq) for one in _waiting_for(tx, *line)]
