@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from perdure.core.errors import InvalidInput
-from perdure.core.incoming.addresses import check_store_address, is_loopback, is_near, is_postgres, without_password
+from perdure.core.incoming.addresses import (
+    check_store_address,
+    is_allowed,
+    is_loopback,
+    is_near,
+    is_postgres,
+    without_password,
+)
 from perdure.providers.masking import environment_secrets
 
 
@@ -67,3 +74,11 @@ def test_a_host_is_this_machine_by_what_it_is_and_not_by_how_it_begins(
 ) -> None:
     """An address counts as the number that it is, however it is written; a name counts whole."""
     assert (is_loopback(host), is_near(host.strip("[]"))) == (is_own, is_in_reach)
+
+
+@pytest.mark.parametrize("zone", ["", "%1", "%eth0"])
+def test_no_form_of_an_address_leads_to_where_clouds_serve_metadata(zone: str) -> None:
+    """An IPv4 address in an IPv6 one is reached also through a zone."""
+    for host in ("169.254.169.254", "100.100.100.200", "0.0.0.0", "224.0.0.1"):
+        assert not is_allowed(f"::ffff:{host}{zone}") and not is_allowed(f"64:ff9b::{host}{zone}")
+    assert not is_allowed(f"fd00:ec2::254{zone}") and is_allowed(f"::ffff:10.0.0.1{zone}")

@@ -106,5 +106,5 @@ def is_near(host: str) -> bool:
 
 def is_allowed(address: str) -> bool:
     """Return whether a server may be called at `address`: not where clouds serve metadata, nor at no host."""
-    real = unwrap_address(address)
+    real = unwrap_address(address.partition("%")[0])  # a zone does not hide the address in an address
     return not (real.is_link_local or real.is_multicast or real.is_unspecified or str(real) in _METADATA)

@@ -307,9 +307,8 @@ def _check_url(url: str) -> None:
         raise InvalidInput(f"the url of an MCP server can't be read: {error}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise InvalidInput(f"the url of an MCP server begins with http:// or https:// and a host, not {url!r:.80}")
-    address = parts.hostname.partition("%")[0]  # where a name leads is looked at with each request
-    if find_address(address) is not None and not is_allowed(address):
-        raise InvalidInput(f"the url of an MCP server leads to {address}, where no MCP server is looked for")
+    if find_address(parts.hostname) and not is_allowed(parts.hostname):  # of a name each request is looked at
+        raise InvalidInput(f"the url of an MCP server leads to {parts.hostname}, where no MCP server is looked for")
     if parts.username is not None or parts.password is not None:
         raise InvalidInput("the url of an MCP server holds no user or password: give a token or a header, encrypted")
 
