@@ -148,6 +148,29 @@ async def test_two_things_whose_names_had_two_forms_keep_different_names(open_st
     await store.close()
 
 
+@pytest.mark.parametrize("text", ["l´amour", "un¨", "x¯y", "ǰ"])
+async def test_signs_that_hold_marks_are_indexed_anew_beside_a_damaged_text(open_store: Open, text: str) -> None:
+    """What can't be read takes nothing from the others."""
+    store = await open_store(OLDER_WORDS)
+    made: Mapping[str, Any] = await store.write(units._make, NAME)
+    agent = made["agent"]
+    said = await store.write(units.say, agent.id, text, "a penguin", *["a walrus"] * 600)
+
+    def damage(tx: Tx) -> None:
+        word_index.unindex_words(tx._db, "message_words", agent.number, [(said[0].seq, "user", index_words(text))])
+        word_index.index_words(tx._db, "message_words", agent.number, [(said[0].seq, "user", "former words of it")])
+        tx._db.run("UPDATE messages SET parts = '[' WHERE seq = :seq", {"seq": said[1].seq})
+
+    await store.write(damage)
+    await store.close()
+
+    store = await open_store()
+    marks = await store.read(lambda tx: tx._db.index_marks("message_words", agent.number, 0, 1 << 31))
+    mark = await store.read(lambda tx: tx._db.index_mark(agent.number, "user", index_words(text)))
+    assert (marks[said[0].seq], said[1].seq in marks, len(marks) > 500) == (mark, False, True)
+    await store.close()
+
+
 async def test_words_with_marks_are_found_without_them_after_an_upgrade(open_store: Open) -> None:
     """In messages and passages, beside others, and nothing is damaged."""
     store = await open_store(OLDER_WORDS)

@@ -25,7 +25,6 @@ from perdure.domain.values import BATCH, batches
 from perdure.engine.ports import Ports
 from perdure.library.parts.checks import outside
 from perdure.library.parts.part import AsyncPart
-from perdure.storage.tx import Tx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +66,9 @@ class Transfer(AsyncPart):
         """
         yield archive_line(await self._ports.store.read(lambda tx: tx.archives.get(archive_id)))
         after = -1
-        while page := await self._ports.store.read(_passages_after, archive_id, after):
+        while page := await self._ports.store.read(
+            lambda tx, above: with_sources(tx, tx.passages.page(archive_id, limit=BATCH, above=above)), after
+        ):
             for passage in page:
                 yield passage_line(passage)
             after = page[-1].seq
@@ -164,8 +165,3 @@ def _parse_lines(lines: Iterable[str]) -> Iterator[tuple[int, Archive | Passage]
 def _no_archive(number: int) -> InvalidInput:
     """The error for a passage, on the line of this number, before any archive."""
     return InvalidInput(f"line {number}: it is a passage, and no archive was begun: name one to import into")
-
-
-def _passages_after(tx: Tx, archive_id: ArchiveId, after: int) -> Sequence[Passage]:
-    """The next passages of an archive behind the number `after`, oldest first, with their sources."""
-    return with_sources(tx, tx.passages.page(archive_id, limit=BATCH, above=after))

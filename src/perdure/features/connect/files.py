@@ -210,8 +210,9 @@ def undo_changes(program: str, project: str | Path | None = None) -> Sequence[st
     """
     with one_at_a_time(_undo_file(program).with_name("lock")):
         known = load_undo(program)
-        folder = "" if project is None else str(_find_project(Path(project).expanduser()))
-        records = [one for one in known if project is None or one.project == folder]
+        place = None if project is None else Path(project).expanduser()  # one that is gone is its own project
+        folder = place and str(find_project_folder(place) if place.exists() else real_path(place))
+        records = [one for one in known if folder is None or one.project == folder]
         if not records:
             raise InvalidInput(f"{program} was not connected from here: there is nothing to take back")
         lines, left = [], [one for one in known if one not in records]
@@ -229,11 +230,6 @@ def undo_changes(program: str, project: str | Path | None = None) -> Sequence[st
     if len(left) > kept:
         raise InvalidInput("\n".join(lines))
     return lines
-
-
-def _find_project(folder: Path) -> Path:
-    """Return the project that a folder belongs to; one that is gone is its own. Raises: InvalidInput."""
-    return find_project_folder(folder) if folder.exists() else real_path(folder)
 
 
 def load_undo(program: str) -> Sequence[UndoRecord]:

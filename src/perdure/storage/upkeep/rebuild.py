@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from perdure.core.errors import StoreDamaged
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.vectors import OwnerKind
 from perdure.storage.database.base import Database
@@ -62,7 +63,7 @@ def rebuild_words(db: Database, kind: OwnerKind, *, limit: int) -> tuple[int, in
         rows = db.rows(ROWS[kind], {"id": owner_id, "first": first, "limit": limit})
         more = len(rows) == limit
         last = rows[-1][0] if more else LAST
-        _index_part(db, table, owner_number, first, last, list(words_of(db, kind, owner_id, first, last)))
+        _index_part(db, table, owner_number, first, last, _readable_words(db, kind, owner_id, first, last))
         number, first = (owner_number, last + 1) if more else (owner_number + 1, 0)
         limit -= len(rows) + 1
     db.run(
@@ -83,6 +84,16 @@ def words_of(db: Database, kind: OwnerKind, id_: str, first: int, last: int) -> 
     if kind == "agent":
         return indexed_words_of(db, AgentId(id_), first, last)
     return passage_words_of(db, ArchiveId(id_), first, last)
+
+
+def _readable_words(db: Database, kind: OwnerKind, id_: str, first: int, last: int) -> Sequence[Words]:
+    """The rows of `words_of` without those of damaged texts: one such text must not block the rest."""
+    try:
+        return list(words_of(db, kind, id_, first, last))
+    except StoreDamaged:
+        middle = (first + last) // 2
+        parts = ((first, middle), (middle + 1, last)) if first < last else ()
+        return [row for part in parts for row in _readable_words(db, kind, id_, *part)]
 
 
 def _index_part(db: Database, table: str, number: int, first: int, last: int, words: Sequence[Words]) -> None:
