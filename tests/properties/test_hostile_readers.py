@@ -125,7 +125,7 @@ ARRAY = {"type": "object", "properties": {"a": {"type": "array", "items": {"type
 LIMITS = JsonLimits(size_bytes=10**7)
 
 READERS: dict[str, Read] = {
-    "compression": compress,
+    "compression without a budget": lambda text: compress(text, budget=1_000_000),
     "compression to a budget": lambda text: compress(text, budget=300),
     **{f"decoding of {kind}": decoded(kind) for kind in ("table", "csv", "lines", "json", "ndjson", "mixed")},
     "expansion by words": lambda text: expand(text, query="tea ab"),
