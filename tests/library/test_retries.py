@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure, Conflict, ModelNotFound, NotFound, RunFailed
+from perdure.engine.compaction.after_runs import CallbackWorker
 from perdure.library.agent import AsyncAgent
 from perdure.testing import fails, says
 from tests.support.library import SlowCaller, SlowSpeaker, open_async
@@ -60,8 +61,13 @@ async def test_a_message_that_waits_is_taken_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("waits_for", ["a person", "the model"])
-async def test_a_message_that_waits_is_cancelled_at_once(tmp_path: Path, waits_for: str) -> None:
-    """Whatever the run before it waits for; the message is in no history, and the next one has its turn."""
+async def test_a_message_that_waits_is_cancelled_at_once(
+    tmp_path: Path, waits_for: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the run before it waits for; the message is in no history, and the next one has its turn. Its end is
+    reported at once, too."""
+    woken: list[CallbackWorker] = []
+    monkeypatch.setattr(CallbackWorker, "wake", lambda worker: woken.append(worker))
     model = SlowCaller("one ", "two")
     async with await open_async(tmp_path / "agents.db", model=model) as perdure:
         agent, first = await speaking(perdure, model, agent_type="memgpt_v2_agent", tools=("send_message",))
@@ -72,7 +78,9 @@ async def test_a_message_that_waits_is_cancelled_at_once(tmp_path: Path, waits_f
             await until_ended(agent, first)
             assert [call.name for call in await agent.pending()] == ["send_message"]
 
+        woken.clear()
         cancelled = await agent.cancel(second.id)
+        assert woken
         assert (cancelled.status, cancelled.stop_reason, cancelled.ended) == ("cancelled", "cancelled", True)
         await until_ended(agent, second.id)
         assert [run.id for run in await agent.cancel_all()] == [third.id, first]

@@ -280,6 +280,7 @@ class Runner:
             wanted = self._wanted.get((run.key.agent_id, run.conversation_seq), {})
             if run.key.seq in wanted:
                 wanted[run.key.seq] = None  # what `accept` began does not know of this yet
+        self._callbacks.wake()  # of one that has ended without its turn
         return cancelled[0][0]
 
     async def withdraw(self, run_id: RunId) -> str:
