@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator
+from typing import Any
 
+import anyio
 import pytest
 
 from perdure import AsyncPerdure
@@ -118,3 +120,26 @@ async def test_work_ends_before_its_caller_however_often_that_is_cancelled() -> 
     gc.collect()
 
     assert reports == []
+
+
+async def test_who_waits_to_the_end_in_a_cancelled_scope_does_not_keep_the_loop_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A scope of anyio, as a streamed answer has one, cancels its task again and again."""
+    looks: list[object] = []
+    wait = asyncio.wait
+
+    def counted(tasks: Any, **options: Any) -> Any:
+        looks.append(tasks)
+        return wait(tasks, **options)
+
+    async def work() -> None:
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(asyncio, "wait", counted)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await to_the_end(work())
+
+    assert scope.cancelled_caught and len(looks) <= 3

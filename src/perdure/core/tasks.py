@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
@@ -61,7 +62,10 @@ async def to_the_end(work: Awaitable[T]) -> T:
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
-            await asyncio.wait((task,))
+            # A scope of anyio cancels its task in each round of the loop, unless it is shielded.
+            anyio = cancelled and sys.modules.get("anyio")
+            with anyio.CancelScope(shield=True) if anyio else contextlib.nullcontext():
+                await asyncio.wait((task,))
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:

@@ -73,7 +73,9 @@ class AsyncExports(AsyncPart):
         chosen = [await library.agent(one) for one in agents] or await _all_agents(library)
         if not chosen:
             raise InvalidInput("there is no agent yet to export")
-        companions = await self._ports.store.read(_list_companions, [one.id for one in chosen])
+        companions = await self._ports.store.read(
+            lambda tx: {one for agent in chosen for found in COMPANIONS(tx, agent.id) for one in found}
+        )
         written: list[ExportedAgent] = []
         used, done = set[str](), 0
         with new_folder(target, overwrite=overwrite) as part:
@@ -95,11 +97,6 @@ async def _all_agents(library: AsyncPerdure) -> Sequence[Any]:
     while page := await library.agents(limit=PAGE, after=found[-1].id if found else None):
         found += page
     return found[::-1]
-
-
-def _list_companions(tx: Tx, agent_ids: Sequence[AgentId]) -> set[AgentId]:
-    """Return the companions of these agents."""
-    return {one for agent_id in agent_ids for found in COMPANIONS(tx, agent_id) for one in found}
 
 
 class _Export:

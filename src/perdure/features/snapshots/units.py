@@ -186,8 +186,8 @@ def _restore_blocks(work: _RestoreWork) -> None:
     isolated = tx.blocks.list_isolated(agent_id, moment.conversation_seq)
     for block_id, block in attached.items():
         at = own.get(block_id)
-        is_changed = at is not None and block.version != at.version
-        if (block.label not in isolated) if at is None else is_changed and _label_at(tx, at) != block.label:
+        label = block.label if at is None else tx.blocks.version(block_id, at.version).label
+        if (block.label not in isolated) if at is None else label != block.label:
             tx.blocks.detach(agent_id, block_id)  # also one whose old label another one may have until below
     kept = {block.id for block in tx.blocks.list_by_agents([agent_id])[agent_id]}
     there = tx.blocks.list_by_ids([at.id for at in moment.blocks])
@@ -202,11 +202,6 @@ def _restore_blocks(work: _RestoreWork) -> None:
             work.left.append(f"its block {at.label} is not as it was, for another one has its label")
     if {*attached} != {*own}:
         BLOCKS_CHANGED(tx, agent_id)
-
-
-def _label_at(tx: Tx, at: BlockRef) -> str:
-    """Return the label that a block had at a version."""
-    return tx.blocks.version(BlockId(at.id), at.version).label
 
 
 def unforgotten_value(tx: Tx, at: BlockRef, forgotten: Forgotten) -> str | None:
