@@ -54,6 +54,21 @@ async def test_a_person_writes_and_brings_an_older_version_back() -> None:
             await agent.skills.restore("bake", version=9)
 
 
+async def test_a_whole_file_of_a_skill_is_written_as_its_text_and_description() -> None:
+    """What is given beside it comes first; two lines of dashes alone are a part of the text."""
+    async with opened() as (agent, _, _):
+        file = "---\nname: bake\ndescription: Bake bread\n---\n\n# Flour\n"
+        plain = await agent.skills.write("bake", file)
+        given = await agent.skills.write("cake", file, description="Bake cake")
+        ruled = await agent.skills.write("rules", "---\nFlour\n---\nWater")
+
+    assert [(one.description, one.text) for one in (plain, given, ruled)] == [
+        ("Bake bread", "# Flour"),
+        ("Bake cake", "# Flour"),
+        ("Flour", "---\nFlour\n---\nWater"),
+    ]
+
+
 async def test_some_rules_hold_for_people_too() -> None:
     """No credential, no tool's name, no layer that Perdure makes; a time is theirs to write."""
     async with opened() as (agent, _, _):

@@ -17,7 +17,7 @@ from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.features.skills.admission import NewEntry, admit, constitution, layers
 from perdure.features.skills.catalog import SkillNotFound, file_skills, tool_names
 from perdure.features.skills.tables import Skills
-from perdure.features.skills.values import UNUSED_FOR, Skill, SkillVersion, describe
+from perdure.features.skills.values import UNUSED_FOR, Skill, SkillVersion, describe, split_skill
 from perdure.storage.tx import Tx
 
 CONSTITUTION = "constitution"
@@ -34,7 +34,8 @@ def write_skill(tx: Tx, agent: Agent, new: NewEntry, *, at: datetime) -> tuple[S
     """
     if new.layer not in layers():
         raise InvalidInput(f"layer is {new.layer!r:.40}: give L2 for a fact about the environment, L3 for a procedure")
-    name, text, table = name_form(new.name.strip()), new.text.strip(), tx.of(Skills)
+    name, (given, text), table = name_form(new.name.strip()), split_skill(new.text), tx.of(Skills)
+    new = new if new.description.strip() else replace(new, description=given)
     tx.agents.lock(agent.id)  # else two could add an entry of the same name
     before = table.find(agent.id, name)
     description = describe(text, new.description)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -11,6 +12,7 @@ from typing import Literal
 from perdure.core.ids import AgentId, MessageId, RunId
 from perdure.core.sources import Source
 from perdure.core.text.reprs import short_repr
+from perdure.features.plugins.frontmatter import FrontmatterInvalid, parse_frontmatter
 
 Layer = Literal["L0", "L1", "L2", "L3", "L4"]
 """The layers of what an agent knows about its work; `admission.toml` says what is in each."""
@@ -138,6 +140,14 @@ def describe(text: str, description: str = "") -> str:
     lines = (description if description.strip() else text).split("\n")
     line = next((found for one in lines if (found := " ".join(one.strip(" #*-\t\r").split()))), "")
     return line if len(line) <= DESCRIPTION_CHARS else f"{line[: DESCRIPTION_CHARS - 1]}…"
+
+
+def split_skill(text: str) -> tuple[str, str]:
+    """Return (description, text) of a skill that may be a whole file `SKILL.md`; without one the first is empty."""
+    with suppress(FrontmatterInvalid):
+        if fields := (head := parse_frontmatter(text.strip())).fields:
+            return str(fields.get("description") or ""), head.body
+    return "", text.strip()
 
 
 def scripts_in(text: str) -> Mapping[str, str]:
