@@ -41,6 +41,7 @@ BAD_BODIES: list[tuple[Any, int, str]] = [
     ([1], 422, "body"),
     ({}, 422, "exactly one of `input` and `messages`"),
     ({"input": "a", "messages": []}, 422, "exactly one of"),
+    (b'{"input": "half \\ud83d", "max_steps": }', 422, "body: it is not JSON"),
     ({"input": ""}, 422, "empty"),
     ({"input": 7}, 422, "body.input"),
     ({"messages": []}, 422, "empty"),
@@ -76,6 +77,16 @@ async def test_bad_messages_are_refused(tmp_path: Path) -> None:
             else:
                 assert answered.headers["x-should-retry"] == "false"
         assert [message["message_type"] for message in (await client.get(path)).json()] == ["system_message"]
+
+
+async def test_half_a_character_is_a_message_as_others(tmp_path: Path) -> None:
+    """A program in JavaScript that cuts a text within an emoji sends one."""
+    async with in_process(tmp_path) as (client, perdure):
+        path = f"/v1/agents/{(await perdure.create_agent()).id}/messages"
+        answered = await client.post(path, content=b'{"input": "half \\ud83d"}', headers=JSON)
+        said = [one["content"] for one in (await client.get(path)).json() if one["message_type"] == "user_message"]
+
+    assert (answered.status_code, said) == (200, ["half \ud83d"])
 
 
 @pytest.mark.parametrize(
