@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import InvalidInput, PerdureError
+from perdure.features.manifests.files import open_files
 from tests.features.manifests.office_files import RAN
 from tests.support.library import MODEL, open_async
 
@@ -166,3 +167,13 @@ async def test_a_folder_is_read_whole_and_says_which_file(tmp_path: Path) -> Non
 
         assert [one.name for one in done.changes] == ["x", "ada", "g"]
         assert str(twice.value) == "c.yaml:2: agent 'ada' is in b/agents.yaml:2 already"
+
+
+def test_a_folder_with_too_much_in_it_is_not_walked_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as `/`, the whole disk."""
+    monkeypatch.setattr("perdure.features.manifests.files.WALK_MAX", 3)
+    for name in "abcd":
+        (tmp_path / name).mkdir()
+
+    with pytest.raises(InvalidInput, match="more than 3 files and folders"):
+        open_files(tmp_path)

@@ -13,6 +13,7 @@ from perdure.scratch import user_path
 
 SUFFIXES = (".yaml", ".yml")
 FILES_MAX = 1_000
+WALK_MAX = 100_000
 
 Files = str | Path | Mapping[str, str]
 """A file or folder, or texts by their paths."""
@@ -48,7 +49,9 @@ def open_files(files: Files) -> tuple[Callable[[str], str], list[str]]:
     if not path.is_dir():
         raise InvalidInput(f"{files}: there is no such file or folder")
     found: list[str] = []
-    for one in path.rglob("*"):
+    for number, one in enumerate(path.rglob("*")):
+        if number == WALK_MAX:
+            raise InvalidInput(f"{files}: it holds more than {WALK_MAX:,} files and folders: name the folder of agents")
         inside = one.relative_to(path)
         if one.suffix in SUFFIXES and one.is_file() and not any(part.startswith(".") for part in inside.parts):
             found.append(inside.as_posix())
