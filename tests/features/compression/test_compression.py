@@ -229,6 +229,7 @@ def test_an_error_in_a_result_that_is_not_kept_whole_is_shown(tmp_path: Path, li
 
     assert "the result was cut here" in stored[0] and ERRORS[0] not in stored[0]
     assert ERRORS[0] in seen(model)
+    assert "of its beginning and end are kept: lines and rows count anew there]" in seen(model)
 
 
 def test_in_a_small_window_a_result_is_shortened_to_what_fits(tmp_path: Path) -> None:

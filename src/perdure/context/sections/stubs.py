@@ -14,6 +14,7 @@ from perdure.context.sections.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKEN
 from perdure.core.messages import Message, Part, Reasoning, Text, ToolResult, images_of, parts_to_json, text_of
 from perdure.core.nodes import UNNUMBERED_HANDLE, message_handle
 from perdure.core.ports import TokenCounter
+from perdure.core.specs import ToolOutcome
 
 NO_LIMIT = 10**12
 
@@ -109,6 +110,16 @@ def _cut(text: str, chars: int, seq: int | None = None) -> str:
 def cut_stored(text: str, chars: int) -> str:
     """Cut the middle of a tool result that is longer than what is kept of one, with a note."""
     return _ends(text, chars, f"[NOTE: the result was cut here: it has {len(text):,} characters, {chars:,} were kept]")
+
+
+def cut_outcome(outcome: ToolOutcome, text: str, chars: int) -> ToolOutcome:
+    """Return the outcome with this text, cut as it is stored; its compressed form, made of the whole, says so."""
+    shown = outcome.shown_text
+    if shown is not None and len(text) > chars:
+        shown += (
+            f"\n[NOTE: only {chars:,} characters of its beginning and end are kept: lines and rows count anew there]"
+        )
+    return replace(outcome, text=cut_stored(text, chars), shown_text=shown)
 
 
 def _ends(text: str, chars: int, note: str) -> str:

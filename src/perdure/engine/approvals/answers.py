@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.context.sections.stubs import cut_result, cut_stored
+from perdure.context.sections.stubs import cut_outcome, cut_result, cut_stored
 from perdure.context.sections.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation, ConversationKey, ConversationState
@@ -359,9 +359,9 @@ def answer_rows(
                 why = f" User reason: {reason}" if reason else ""
                 outcome = ToolOutcome(text=f"Error: request to call tool denied.{why}", status="error")
             case ToolReturn() as brought:
+                outcome = (shown or {}).get(call.call.call_id) or ToolOutcome(text="")
                 outcome = replace(
-                    (shown or {}).get(call.call.call_id) or ToolOutcome(text=""),
-                    text=cut_stored(brought.text, most_chars),
+                    cut_outcome(outcome, brought.text, most_chars),
                     status=brought.status,
                     stdout=tuple(cut_stored(line, most_chars) for line in brought.stdout),
                     stderr=tuple(cut_stored(line, most_chars) for line in brought.stderr),

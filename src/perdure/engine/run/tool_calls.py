@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.context.sections.expand import Budget
-from perdure.context.sections.stubs import cut_stored
+from perdure.context.sections.stubs import cut_outcome
 from perdure.core.agents import Agent, GuardSettings
 from perdure.core.blocks import Author
 from perdure.core.errors import CallRepeated, Conflict, InvalidArguments, InvalidInput, PerdureError, ToolError
@@ -253,7 +253,7 @@ class _ToolPhase:
                     room = min(limit, return_limit_chars(self.agent, self.ports.inputs()))
                     outcome = await show_result(outcome, name, self.agent.settings, room, self.ports)
                     if len(outcome.text) > limit and outcome.shown_chars is None:
-                        outcome = replace(outcome, text=cut_stored(outcome.text, RESULT_MAX_CHARS), shown_chars=limit)
+                        outcome = replace(cut_outcome(outcome, outcome.text, RESULT_MAX_CHARS), shown_chars=limit)
                     outcome = replace(outcome, sources=foreign_sources(ready.tool, ready.arguments, outcome))
                     await self._store(ready.open_call, outcome)
         finally:

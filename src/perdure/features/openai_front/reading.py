@@ -23,7 +23,9 @@ class AnswerObserver:
 
     def __init__(self, who: str) -> None:
         """Read an answer of `who`, the model's name for errors."""
-        self.reader = AnswerReader(who, lambda error: ModelReplyInvalid(f"{who}: {_error_text(error)}"))
+        self.reader = AnswerReader(
+            who, lambda one: ModelReplyInvalid(f"{who}: {one.get('message', one) if isinstance(one, Mapping) else one}")
+        )
         self.failure: ModelError | None = None
 
     def feed(self, piece: bytes) -> list[str]:
@@ -53,10 +55,6 @@ class AnswerObserver:
         """The text of the answer so far, also of a refusal."""
         message = self.reader.partial_answer()["message"]
         return str(message["content"] or message.get("refusal", ""))
-
-
-def _error_text(error: Any) -> str:
-    return str(error.get("message", error) if isinstance(error, Mapping) else error)
 
 
 class UsageFilter:

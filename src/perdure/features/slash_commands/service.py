@@ -9,7 +9,6 @@ from difflib import get_close_matches
 from typing import Unpack
 
 from perdure.app import App
-from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, ModelNotFound, NotFound
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, ConversationId
@@ -27,7 +26,6 @@ from perdure.library.messages.sending import AsyncSending, SendOptions
 from perdure.library.parts.checks import check_text
 from perdure.library.parts.part import AsyncPart
 from perdure.settings import Settings
-from perdure.storage.tx import Tx
 
 COMMAND_MODEL: Point[[str, str, str, Models, Settings], tuple[str, str]] = Point("command_model")
 """(The handle of the model of a command's run, why it is that one), by the wishes of its definition and of the caller,
@@ -126,10 +124,12 @@ class AsyncSlashCommands(AsyncPart):
     async def _load(self) -> tuple[Mapping[str, SlashCommand], Definitions]:
         """Return the commands by name, and all definitions that were found. Raises: as `list`."""
         settings = self._app.settings
-        agent, tools = await self._store.read(_load_agent, self._id)
+        agent, tools = await self._store.read(lambda tx: (tx.agents.get(self._id), tx.tools.list_by_agent(self._id)))
         found = await asyncio.to_thread(find_definitions, "commands", settings, project_of(agent))
         policy = load_policy(settings)
-        return {name: make_command(one, tools, policy) for name, one in found.by_name.items()}, found
+        return {
+            name: make_command(one, [tool.spec.name for tool in tools], policy) for name, one in found.by_name.items()
+        }, found
 
     async def _model_of(
         self, command: SlashCommand, asked: str, conversation: ConversationId | None
@@ -170,8 +170,3 @@ async def list_slashes(app: App, agent_id: AgentId) -> Mapping[str, str]:
     except InvalidInput:  # a person can still talk to the agent
         return {}
     return {f"/{command.name} {command.hint}".rstrip(): command.about for command in commands}
-
-
-def _load_agent(tx: Tx, agent_id: AgentId) -> tuple[Agent, Sequence[str]]:
-    """The agent and the names of its tools. Raises: NotFound."""
-    return tx.agents.get(agent_id), [tool.spec.name for tool in tx.tools.list_by_agent(agent_id)]

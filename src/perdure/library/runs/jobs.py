@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from datetime import datetime
 
 from perdure.core.errors import Conflict, IdempotencyMismatch, NotFound
 from perdure.core.ids import PREFIXES, AgentId, BatchId, RunId, derived_id
@@ -115,7 +114,11 @@ class Jobs(AsyncPart):
             after=after.created_at if isinstance(after, Run) else after,
             before=before.created_at if isinstance(before, Run) else before,
         )
-        jobs = list(heapq.merge(batches, runs, key=_order, reverse=not page.ascending))
+        jobs = list(
+            heapq.merge(
+                batches, runs, key=lambda job: (job.created_at, isinstance(job, Run)), reverse=not page.ascending
+            )
+        )
         return jobs[-page.limit :] if page.from_end else jobs[: page.limit]
 
     async def get(self, job_id: str) -> Job:
@@ -156,8 +159,3 @@ def _find(tx: Tx, job_id: str, *, deleted: bool = False) -> Job:
 def _run_id_of(job_id: str) -> RunId:
     """The id of the run that is this job."""
     return RunId(PREFIXES["run"] + job_id.removeprefix(PREFIXES["job"]))
-
-
-def _order(job: Job) -> tuple[datetime, bool]:
-    """The key by which batches and runs are merged into one list: by time, a batch before runs of the same time."""
-    return job.created_at, isinstance(job, Run)

@@ -111,17 +111,14 @@ def sentences_in(text: str, *, limit_chars: int = MAX_ANALYSED_CHARS) -> list[Se
     """
     plain = _LINE_ENDS.sub("\n", _SPACES.sub(" ", text[:limit_chars].translate(_STRAIGHT)))
     masked = _FORM["quoted"].sub(lambda quoted: "\ue000" * len(quoted[0]), plain)
-    if _may_work_on(masked) and (request := _FORM["works_on"].search(masked)):
+    # Most texts have none of the signs and words that `works_on` needs.
+    may_work_on = any(map(masked.__contains__, ":：\n")) or any(map(masked.lower().__contains__, _ACTING))
+    if may_work_on and (request := _FORM["works_on"].search(masked)):
         masked = masked[: request.end()] + re.sub(r"[^\s]", "\ue000", masked[request.end() :])
     whole = Sentence(plain, masked)
     ends = [0, *(end.end() for end in _FORM["end"].finditer(whole.masked)), len(plain)]
     sentences = (whole.cut(start, end) for start, end in itertools.pairwise(ends))
     return [sentence for sentence in sentences if sentence.text.strip()]
-
-
-def _may_work_on(text: str) -> bool:
-    """Whether `works_on` can be in a text: quick, since most texts have none of the signs and words that it needs."""
-    return any(map(text.__contains__, ":：\n")) or any(map(text.lower().__contains__, _ACTING))
 
 
 @dataclass(frozen=True, slots=True)
