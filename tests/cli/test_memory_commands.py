@@ -104,14 +104,14 @@ def test_an_archive_goes_to_another_store_and_back(tmp_path: Path) -> None:
     """By file and by pipe, to the letter; nothing is there twice; an existing file is not written over."""
     first_home, other = tmp_path / "one", tmp_path / "other"
     fill(first_home)
-    file, again = tmp_path / "all.jsonl", tmp_path / "again.jsonl"
+    file, again = tmp_path / "all of it.jsonl", tmp_path / "again.jsonl"
     exported = run_inside(first_home, "archive", "export", "--all", str(file))
     imported = run_inside(other, "archive", "import", str(file))
     repeated = perdure(other, "archive", "import", "-", stdin=file.read_bytes())
     run_inside(other, "archive", "export", "--all", str(again))
 
     assert "Exported 2 archives with 3 passages in " in exported.stderr
-    assert "perdure archive import" in exported.stderr
+    assert f'`perdure archive import "{file}"` reads' in exported.stderr
     assert "Imported 3 passages into \"helper's archive\", 'house'." in imported.stderr
     assert "Imported 0 passages" in repeated.stderr
     assert "3 were there already" in repeated.stderr

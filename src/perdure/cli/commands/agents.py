@@ -22,6 +22,7 @@ if for_work(__name__):
         model_row,
         open_agent,
         set_model,
+        shell_word,
     )
     from perdure.cli.views.json import agent_shape, conversation_shape, fields, message_shape, model_shape, reset_shape
     from perdure.cli.views.text import (
@@ -122,7 +123,7 @@ async def settings(
         agent = await agent.update(settings={name: value for name, value in changed.items() if value is not None})
     view.show(agent.info.settings, settings_view(agent.info.settings))
     view.hint(
-        f"`perdure agent settings {agent.name} NAME=VALUE` sets one, NAME=null takes it back;"
+        f"`perdure agent settings {shell_word(agent.name)} NAME=VALUE` sets one, NAME=null takes it back;"
         " docs/library.md#agents lists them."
     )
 

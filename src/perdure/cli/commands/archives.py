@@ -18,7 +18,7 @@ if for_work(__name__):
 
     from perdure.cli.commands.agents import skipped_text
     from perdure.cli.session import work
-    from perdure.cli.session.agent_choice import chat_command
+    from perdure.cli.session.agent_choice import chat_command, shell_word
     from perdure.cli.views.hits import FeatureHits, SearchOptions, search_more
     from perdure.cli.views.json import fields, message_shape, passage_shape, score_shape
     from perdure.cli.views.view import (
@@ -182,7 +182,7 @@ async def export_archives(
                 done += not first
                 first = False
                 progress("exporting", done, total)
-    where = f" in {file}; `perdure archive import {file}` reads them again, here or elsewhere"
+    where = f" in {file}; `perdure archive import {shell_word(file)}` reads them again, here or elsewhere"
     count = f"{plural(len(archives), 'archive')} with {plural(total, 'passage')}"
     view.hint(f"Exported {count}{'' if file == work.STDIN else where}.")
 

@@ -203,7 +203,7 @@ def context_command(agent: AsyncAgent) -> str:
 
 
 def shell_word(name: str) -> str:
-    """An agent's name, quoted for a shell where it needs quotes."""
+    """A name or path, quoted for a shell where it needs quotes."""
     # Names contain nothing that double quotes change, and they read better around an apostrophe.
     return name if shlex.quote(name) == name else f'"{name}"'
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from perdure.cli.commands.run import Limit, Org, Yes, argument, command, for_work, option
 
 if for_work(__name__):
+    from perdure.cli.session.agent_choice import shell_word
     from perdure.cli.session.work import confirm, deleting, load_all
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import Output, local_time, visible
@@ -47,7 +48,7 @@ async def create_org(
     """Create an organisation: agents, tools, keys and users of its own, which no other one sees."""
     made = await access.create_organisation(name)
     view.show(fields(made, "id", "name", "created_at"), _owner_line(made))
-    view.hint(f"`perdure key create admin --scope admin --org {visible(made.name)}` makes its first key.")
+    view.hint(f"`perdure key create admin --scope admin --org {shell_word(visible(made.name))}` makes its first key.")
 
 
 @command("org list")
@@ -100,7 +101,7 @@ async def create_user(
     """Create a user. What a key of the user writes carries the user's id."""
     made = await access.create_user(name)
     view.show(_user_shape(made), _owner_line(made))
-    view.hint(f"`perdure key create NAME --user {visible(made.name)}` makes a key of that user.")
+    view.hint(f"`perdure key create NAME --user {shell_word(visible(made.name))}` makes a key of that user.")
 
 
 @command("user list")

@@ -50,7 +50,9 @@ async def apply(
         done = await perdure.manifests.apply(manifest, prune=prune, plan=plan)
         view.show(plan_shape(done), *([] if plan.changes else plan_lines(done)), summary_line(done, done=True))
         for name in done.waiting:
-            view.hint(f"MCP server {name!r} can't be reached yet: `perdure mcp refresh {name}`, and apply again.")
+            view.hint(
+                f"MCP server {name!r} can't be reached: `perdure mcp refresh {shell_word(name)}`, and apply again."
+            )
         if done.count("remove"):
             view.hint("What was removed comes back when the files have it again.")
 

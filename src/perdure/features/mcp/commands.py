@@ -14,6 +14,7 @@ import typer
 from perdure.cli.commands.run import Yes, argument, command, flag, for_work, option
 
 if for_work(__name__):
+    from perdure.cli.session.agent_choice import shell_word
     from perdure.cli.session.work import confirm, deleting, open_store, read_pairs
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import Output, first_names, local_time, plural, visible
@@ -151,7 +152,7 @@ async def refresh(view: Output, perdure: AsyncPerdure, server: Server) -> None:
     for entry in tools.left_out:
         view.hint(_left_out_line(entry))
     if tools.pending or tools.changed or tools.removed:
-        view.hint(f"`perdure mcp approve {server}` shows and approves what waits.")
+        view.hint(f"`perdure mcp approve {shell_word(server)}` shows and approves what waits.")
 
 
 @command("mcp approve", finds="MCP server")
