@@ -37,7 +37,8 @@ async def show_helper(
     """Show a helper: where it is from, its tools, its prompt."""
     helper = await agent.helpers.get(name)
     shape = HelperShape.make(helper)
-    lines = [f"{key.replace('_', ' ')}: {_words(value)}" for key, value in shape.items() if key != "prompt" and value]
+    texts = {key: ", ".join(map(str, one)) if isinstance(one, list) else one for key, one in shape.items() if one}
+    lines = [f"{key.replace('_', ' ')}: {text}" for key, text in texts.items() if key != "prompt"]
     view.show(shape, *map(visible, lines), Text(visible(shape["prompt"] or "(no prompt of its own)")))
 
 
@@ -66,8 +67,3 @@ async def _hint_tool(view: Output, agent: AsyncAgent, hint: str) -> None:
         view.hint(hint)
     else:
         view.hint(f"it can't call them yet: `perdure tool attach {RUN_HELPER} {shell_word(agent.name)}`")
-
-
-def _words(value: object) -> str:
-    """A value of a shape on one line."""
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -27,6 +27,9 @@ _WORDS: Final[Mapping[ModelSource, str]] = {
 }
 _BRACKET = re.compile(r"\[[^]]*\]$")
 
+_MODEL_NAME = re.compile(r"arn:\S+|[^\s/]*[0-9][^\s/]*")
+"""The whole name of some model, and no alias with a mistake."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelFamily:
@@ -126,7 +129,7 @@ def choose_model(
     elif family is not None and (members := _members(family, known, is_there)):
         newest = _newest(members, parent)
         choice = ModelChoice(newest, source, f"{says}: the newest of the family {family.name} {_place(newest, parent)}")
-    elif source == "definition" and (family is not None or _is_name_of_model(name)):
+    elif source == "definition" and (family is not None or _MODEL_NAME.fullmatch(name)):
         choice = ModelChoice(parent, source, f"{says}, and none of it is known: the model of the agent that calls")
     else:
         raise ModelUnknown(wish, source, known)
@@ -190,11 +193,6 @@ def _find_named(wish: str, parent: str, known: Sequence[str], is_there: Callable
     name = _BRACKET.sub("", wish)
     named = named or [handle for handle in known if is_same_model(handle, name)]
     return _newest(named, parent) if named else None
-
-
-def _is_name_of_model(text: str) -> bool:
-    """Return whether a text is the whole name of some model, and no alias with a mistake."""
-    return re.fullmatch(r"arn:\S+|[^\s/]*[0-9][^\s/]*", text) is not None
 
 
 def _place(handle: str, parent: str) -> str:

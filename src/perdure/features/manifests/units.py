@@ -182,10 +182,6 @@ def _locate_error(thing: ManifestObject, error: PerdureError) -> InvalidInput:
         return InvalidInput(text)
     paths = sorted(filter(None, thing.places), key=len, reverse=True)
     values = [path for path, value in flatten(thing.fields).items() if isinstance(value, str) and repr(value) in text]
-    path = next(iter([*(path for path in paths if _names(text, path)), *values, ""]))
+    named = [path for path in paths if re.search(rf"\b{re.escape(path.rpartition('.')[2])}\b", text[:80])]
+    path = next(iter([*named, *values, ""]))
     return InvalidInput(f"{thing.place(path)}: {KINDS[thing.kind]} {thing.name!r}: {text}")
-
-
-def _names(text: str, path: str) -> bool:
-    """Whether an error names a field at its beginning."""
-    return re.search(rf"\b{re.escape(path.rpartition('.')[2])}\b", text[:80]) is not None

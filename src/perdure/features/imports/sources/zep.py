@@ -20,12 +20,8 @@ _TOOLS = ("tool", "function")
 def read(files: SourceFiles) -> Iterator[SourceItem]:
     """Yield sessions and facts of an export. Raises: InvalidInput."""
     wanted, ends = "file with sessions or facts in JSON", ("expired_at", "invalid_at")
-    yield from read_newest(files, JSON, lambda: _flatten(each_item(files, JSON, wanted)), _read, _id_of_fact, *ends)
-
-
-def _id_of_fact(item: Mapping[str, Any]) -> Any:
-    """Return the id of a fact; nothing for a session, whose messages may lie in several files."""
-    return item.get("uuid") if "fact" in item else None
+    id_of_fact = lambda one: one.get("uuid") if "fact" in one else None  # noqa: E731  # sessions lie in several files
+    yield from read_newest(files, JSON, lambda: _flatten(each_item(files, JSON, wanted)), _read, id_of_fact, *ends)
 
 
 def _flatten(items: Iterator[Item]) -> Iterator[Item]:
