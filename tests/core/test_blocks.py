@@ -120,6 +120,9 @@ def test_a_diff_takes_time_in_proportion_to_its_values(kinds: int) -> None:
 
 def test_lines_that_windows_ended_are_replaced() -> None:
     """A model writes \\n where the block has \\r\\n; what it writes into the block has the block's ends."""
+    for ends in ("\r\n", "\n"):  # a model has added the last line
+        block = f"Ada\r\ntea{ends}Turin"
+        assert replace_in(block, "Ada\ntea\nTurin", "Eva\njam", label="human") == "Eva\r\njam"
     assert replace_in("Ada\r\ntea\r\nTurin", "Ada\ntea", "Eva\njam", label="human") == "Eva\r\njam\r\nTurin"
 
 

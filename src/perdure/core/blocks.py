@@ -199,8 +199,8 @@ def replace_in(value: str, old: str, new: str, *, label: str) -> str:
     if not starts and (plain := unescape_tags(old, (label,))) != old:  # as the prompt shows it
         old, new = plain, unescape_tags(new, (label,))
         starts = _find_all(value, old)
-    if not starts and "\r\n" in value:  # a person wrote the block on Windows; models write \n
-        old, new = (re.sub("\r?\n", "\r\n", text) for text in (old, new))
+    if not starts and "\r\n" in value:  # a person wrote the block on Windows; models write \n, and add lines
+        value, old, new = (re.sub("\r?\n", "\r\n", text) for text in (value, old, new))
         starts = _find_all(value, old)
     if not starts and not value.isascii():  # macOS writes a letter and its mark apart, models in one
         value, old, new = (unicodedata.normalize("NFC", text) for text in (value, old, new))

@@ -48,7 +48,8 @@ _NAMES: Mapping[str, ThingKind] = {
     "agent": "agents",
 }
 """Field -> the kind of the things that it names."""
-_ONLY_NEW = ("id", "seed", "base_tools", "agent_type")
+_ONLY_NEW = re.compile(r"(?s)id|seed|base_tools|agent_type|blocks(?:\..*)?\.seed")
+"""Fields that are not compared with the store: they hold for new things only, or identify the thing."""
 
 
 class PlanRolledBack(Exception):
@@ -109,7 +110,7 @@ def _apply_thing(
     """Bring one thing into the described state; return the change, path -> digest of the described fields, and the
     paths that an agent still has but the file no longer names. Raises: PerdureError."""
     kind = _KINDS[thing.kind]
-    wanted = {path: value for path, value in flatten(thing.fields).items() if not _is_only_new(path)}
+    wanted = {path: value for path, value in flatten(thing.fields).items() if not _ONLY_NEW.fullmatch(path)}
     digests = {path: digest_of(value) for path, value in wanted.items()}
     is_there = row is not None and kind.fields(work, row.thing_id) is not None
     id_ = row.thing_id if row is not None and is_there else kind.find(work, thing)
@@ -168,11 +169,6 @@ def _remove(work: ApplyWork, row: AppliedObject, *, prune: bool, is_ours: bool) 
     note = kind.remove(work, row.thing_id) if is_there else ""
     work.tx.of(ManifestObjects).put(replace(row, removed_at=work.inputs.now))
     return is_there and Change(action="remove", kind=row.kind, name=row.name, note=note)
-
-
-def _is_only_new(path: str) -> bool:
-    """Whether a field is not compared with the store: it holds for new things only, or identifies the thing."""
-    return path in _ONLY_NEW or (path.startswith("blocks.") and path.endswith(".seed"))
 
 
 def _locate_error(thing: ManifestObject, error: PerdureError) -> InvalidInput:
