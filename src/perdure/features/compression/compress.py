@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -32,9 +33,7 @@ class StyledPart:
 def find_parts(text: str) -> list[StyledPart]:
     """Split a text into its long JSON values, each of whole lines, and the lines between them, in order."""
     lines = text.split("\n")
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line) + 1)
+    starts = list(itertools.accumulate((len(line) + 1 for line in lines), initial=0))
     at_start = {start: number for number, start in enumerate(starts)}
     parts: list[StyledPart] = []
     plain = number = 0

@@ -88,9 +88,7 @@ def change_points(numbers: dict[int, float]) -> set[int]:
     deviation = mean_and_deviation(values)[1]
     if not deviation or len(values) < 4 * CHANGE_WINDOW or is_sequence(values):
         return set()
-    sums = [0.0]
-    for value in values:
-        sums.append(sums[-1] + value)
+    sums = list(itertools.accumulate(values, initial=0.0))
     gaps = {
         at: abs(sums[at + CHANGE_WINDOW] - 2 * sums[at] + sums[at - CHANGE_WINDOW]) / CHANGE_WINDOW
         for at in range(CHANGE_WINDOW, len(values) - CHANGE_WINDOW + 1)

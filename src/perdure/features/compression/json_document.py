@@ -66,10 +66,7 @@ def path_name(path: Path) -> str:
 
 def parse_path(name: str) -> Path:
     """Return the path that `path_name` made this text from."""
-    steps: list[str | int] = []
-    for key, index, quoted in _STEP.findall(name):
-        steps.append(key or (int(index) if index else json.loads(quoted)))
-    return tuple(steps)
+    return tuple(key or (int(index) if index else json.loads(quoted)) for key, index, quoted in _STEP.findall(name))
 
 
 def is_table(rows: Sequence[Any]) -> bool:

@@ -186,10 +186,8 @@ def write(table: Columns, *, keep_order: bool = False) -> list[str]:
     separator = next((one for one in SEPARATORS if one not in everything), "\t")
     if separator == "\t":
         written = [[dump(cell) if "\t" in cell else cell for cell in col] for col in written]
-    lines = []
-    for word, option in (("same", same), ("empty", empty), ("above", above), ("terms", terms), ("from", made)):
-        if option:
-            lines.append(f"{word} {dump(option)}")
+    options = (("same", same), ("empty", empty), ("above", above), ("terms", terms), ("from", made))
+    lines = [f"{word} {dump(option)}" for word, option in options if option]
     if keep_order and [*same, *made] and table.names != [*same, *made, *names]:
         lines.append(f"order {dump(table.names)}")
     cells = [name if _NAME.fullmatch(name) else json.dumps(name) for name in names]

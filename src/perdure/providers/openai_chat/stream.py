@@ -153,10 +153,8 @@ class AnswerReader:
         if stop == "max_tokens_exceeded":
             # A call with incomplete arguments must not run.
             calls = tuple(call for call in calls if call.name and is_object(call.arguments))
-        parts: list[Part] = []
-        for kind, pieces in ((Reasoning, self._reasoning), (Text, self._text)):
-            if text := encodable("".join(pieces)):
-                parts.append(kind(text))
+        kinds = ((Reasoning, self._reasoning), (Text, self._text))
+        parts: list[Part] = [kind(text) for kind, pieces in kinds if (text := encodable("".join(pieces)))]
         parts += (ToolCall(call.call_id, call.name, encodable(call.arguments)) for call in calls)
         if stop == "end_turn" and not calls and not encodable("".join(self._text)).strip() and not may_stay_empty:
             thought = " but reasoning" if parts else ""
