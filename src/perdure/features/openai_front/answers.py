@@ -22,7 +22,7 @@ from perdure.library.agent import AsyncAgentById
 from perdure.library.messages.reply import Reply
 from perdure.server.routes.messages import reply_answer
 from perdure.server.wire.chunks import Chunk, ChunkMaker
-from perdure.server.wire.http import Json, forget_body, json_bytes
+from perdure.server.wire.http import Json, forget_body
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.shapes import Object
 from perdure.server.wire.sse import Streams
@@ -174,11 +174,6 @@ async def answer_run(
 def error_shape(code: str, message: str) -> dict[str, Any]:
     """An error within a stream, as OpenAI's API has it."""
     return {"error": {"message": message, "type": "server_error", "code": code, "param": None}}
-
-
-def data_line(shape: Mapping[str, Any]) -> bytes:
-    """A shape as an event of a stream."""
-    return b"data: %b\n\n" % json_bytes(shape)
 
 
 class CompletionText(TypedDict):

@@ -11,11 +11,11 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import ImageLink, Message, Part, Text, ToolCall, ToolResult
 from perdure.core.models import ModelDelta, ModelOptions, ModelPiece, ModelReply, ModelRequest
-from perdure.features.openai_front.answers import AnswerEnd, ChatWriter, data_line, items_of_reply
+from perdure.features.openai_front.answers import AnswerEnd, ChatWriter, items_of_reply
 from perdure.features.openai_front.bodies import ChatRequest, CompletionMessage
 from perdure.server.wire.base import parse_parts
 from perdure.server.wire.http import json_bytes
-from perdure.server.wire.sse import DONE
+from perdure.server.wire.sse import DONE, data_line
 
 OF_ANSWERS = ("response_format", "tool_choice", "parallel_tool_calls")
 """Settings that say what the agent's own answers are like."""

@@ -18,7 +18,7 @@ import httpx
 from perdure.app import App
 from perdure.core.errors import AddressRefused, BodyUnreadable, DataTooLarge, ModelError, ModelStreamCut
 from perdure.engine.budget import CallBudget
-from perdure.features.openai_front.answers import data_line, error_shape
+from perdure.features.openai_front.answers import error_shape
 from perdure.features.openai_front.capture import ChatKeeping
 from perdure.features.openai_front.open_answers import OpenAnswers
 from perdure.features.openai_front.port import answer_on_port
@@ -28,6 +28,7 @@ from perdure.providers.openai_chat.faults import RequestTarget, error_of_connect
 from perdure.providers.openai_endpoint import api_url, request_headers
 from perdure.providers.provider import SELF_SERVED
 from perdure.server.wire.http import json_bytes
+from perdure.server.wire.sse import data_line
 
 log = logging.getLogger(__name__)
 

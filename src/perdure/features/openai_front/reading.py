@@ -10,10 +10,10 @@ from perdure.core.ids import MessageId
 from perdure.core.models import ModelDelta, ModelReply
 from perdure.core.runs import Failure
 from perdure.core.text.json_strings import json_object
-from perdure.features.openai_front.answers import AnswerEnd, data_line, items_of_reply
+from perdure.features.openai_front.answers import AnswerEnd, items_of_reply
 from perdure.features.openai_front.responses import ResponseWriter
 from perdure.providers.openai_chat.stream import AnswerReader
-from perdure.server.wire.sse import DONE
+from perdure.server.wire.sse import DONE, data_line
 
 STREAM = "text/event-stream"
 

@@ -178,7 +178,7 @@ class Typesetter:
         candidate, in_words = each.candidate, self._in_words
         at = candidate.occurred_at and local(candidate.occurred_at, self._home)
         if candidate.kind == "block":
-            note = _one_line(candidate.description)[:_NOTE_CHARS]
+            note = " ".join(candidate.description.split())[:_NOTE_CHARS]
             head = _name(candidate.label) + (f" ({note})" if note else "")
         elif candidate.kind == "fact":
             since = _day(candidate.occurred_at, self._home)
@@ -236,13 +236,8 @@ def _weekday(at: datetime | None, home: tzinfo) -> str:
 
 def _name(text: str, chars: int = _NAME_CHARS) -> str:
     """Return a name on one line, cut to `chars`."""
-    name = _one_line(text)
+    name = " ".join(text.split())
     return name if len(name) <= chars else name[: chars - 1] + "…"
-
-
-def _one_line(text: str) -> str:
-    """Join the words of a text by single spaces."""
-    return " ".join(text.split())
 
 
 TERM_MATCHES = 64  # of one term in one text

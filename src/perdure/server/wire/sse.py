@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import Any, TypeVar
 
 from starlette.responses import StreamingResponse
@@ -117,10 +117,10 @@ class Streams:
 def _encode(chunk: Chunk, chunks: ChunkMaker[Any]) -> bytes:
     """A chunk as a server-sent event."""
     if chunks.named and isinstance(chunk, dict):
-        return b"event: %b\n%b" % (chunk["type"].encode(), _data(chunk))
-    return _data(chunk) if isinstance(chunk, dict) else b"event: error\n" + _data(chunks.error(chunk))
+        return b"event: %b\n%b" % (chunk["type"].encode(), data_line(chunk))
+    return data_line(chunk) if isinstance(chunk, dict) else b"event: error\n" + data_line(chunks.error(chunk))
 
 
-def _data(shape: dict[str, Any]) -> bytes:
+def data_line(shape: Mapping[str, Any]) -> bytes:
     """A shape as a server-sent event without a name."""
     return b"data: %b\n\n" % json_bytes(shape)
