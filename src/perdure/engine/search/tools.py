@@ -314,9 +314,7 @@ def _render(parts: Sequence[Chunk], message: Message, budget: Budget, offset: in
 
 def _places(text: str, parts: Sequence[Chunk]) -> dict[Chunk, str]:
     """Return passage -> argument of `context_expand`: `lines 12..20`, or `lines 3:500..900` in a long line."""
-    places: dict[Chunk, str] = {}
-    for part in parts:
-        places[part] = f"lines {part.first_line}..{part.last_line}"
+    places = {part: f"lines {part.first_line}..{part.last_line}" for part in parts}
     long_lines = {part.first_line for part in parts if part.first_line == part.last_line}
     if not long_lines:
         return places

@@ -268,8 +268,7 @@ def _restore_passage(tx: Tx, item: CorrectionItem, *, at: datetime) -> str:
         delete_passage(tx, now, at=at)
         return ""
     fields = json.loads(item.before)
-    for name in ("created_at", "occurred_at"):
-        fields[name] = datetime.fromisoformat(fields[name])
+    fields |= {name: datetime.fromisoformat(fields[name]) for name in ("created_at", "occurred_at")}
     passage = Passage(id=id_, **fields | {"tags": tuple(fields["tags"])})
     if now is None:
         tx.passages.add([passage])

@@ -152,8 +152,6 @@ def _codes(column: Sequence[str | None], labels: dict[str | None, int]) -> NDArr
 
 def _times(column: Sequence[Any], nothing: float) -> NDArray[np.float64]:
     """Return times of the store, texts in ISO 8601, as epoch seconds; None becomes `nothing`."""
-    known: dict[Any, float] = {None: nothing}
-    for text in set(column):
-        if text is not None:
-            known[text] = datetime.fromisoformat(text).timestamp()
+    texts = set(column) - {None}
+    known: dict[Any, float] = {None: nothing, **{text: datetime.fromisoformat(text).timestamp() for text in texts}}
     return np.array([known[text] for text in column], np.float64)
