@@ -83,17 +83,6 @@ def test_a_noun_alone_is_no_message(tmp_path: Path) -> None:
     assert '"text": ' in text.stdout
 
 
-def test_a_text_that_begins_with_a_dash_is_no_option(tmp_path: Path) -> None:
-    """A line of a list, a number below zero: as a message, and as an argument of a command."""
-    sent = run_inside(tmp_path, "- Likes tea", "--json")
-    found = run_inside(tmp_path, "search", "- Likes tea", "--json")
-    option = run_inside(tmp_path, "search", "--nope")
-
-    assert (sent.returncode, found.returncode, option.returncode) == (0, 0, 2)
-    assert '"text": "- Likes tea"' in sent.stdout
-    assert "- Likes tea" in found.stdout
-
-
 def test_an_unknown_verb_is_answered_with_those_of_its_noun(tmp_path: Path) -> None:
     wrong = run_inside(tmp_path, "memory", "set", "human", "Ann")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from perdure.cli.commands.run import TextArguments, group_of, store_option
+from perdure.cli.commands.run import group_of, store_option
 from perdure.core.features import find_features
 
 VERBS: Mapping[str, tuple[str, str]] = {
@@ -74,7 +74,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 """What could be the name of a command."""
 
 
-class Root(TextArguments, TyperGroup):
+class Root(TyperGroup):
     """Verbs and nouns; an argument that can't be a command's name is a message to the agent used last."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:

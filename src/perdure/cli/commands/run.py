@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import shlex
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -158,29 +157,7 @@ def _set_store(context: typer.Context, address: str | None) -> None:
     os.environ["PERDURE_STORE"] = address
 
 
-_OPTION = re.compile(r"--?[A-Za-z]")
-
-
-class TextArguments:
-    """A command to which what begins with a dash but can't be an option, such as `- Likes tea`, is a text."""
-
-    def make_parser(self, ctx: Any) -> Any:
-        parser = super().make_parser(ctx)  # type: ignore[misc]
-        process = parser._process_opts
-
-        def process_options(argument: str, state: Any) -> None:
-            rest = [] if parser.allow_interspersed_args else state.rargs  # a group leaves what follows to its command
-            if _OPTION.match(argument):
-                process(argument, state)
-            else:
-                state.largs += [argument, *rest]
-                rest.clear()
-
-        parser._process_opts = process_options
-        return parser
-
-
-class _FullHelp(TextArguments):
+class _FullHelp:
     """A command whose line in a list is the first sentence of its help, never cut off. It takes `--store`."""
 
     help: str | None
