@@ -29,6 +29,7 @@ from perdure.core.ids import AgentId
 from perdure.core.incoming.principals import LIMIT_MAX
 from perdure.core.messages import SEND_MESSAGE, Image, ImageLink, Text, ToolDecision
 from perdure.core.runs import Callback, IfBusy, RunOptions
+from perdure.core.text.json_strings import json_object
 from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.domain.conversations.importing import KEY_MAX_CHARS, NAME_MAX_CHARS, ImportedMessage
 from perdure.engine.approvals.answers import SKILL, WaitingCalls
@@ -476,12 +477,9 @@ async def read_send(
         try:
             body = SendRequest.model_validate_json(text)
         except ValidationError as error:
-            if "hex escape" not in str(error):
+            # pydantic's parser refuses half a character.
+            if "hex escape" not in str(error) or (value := json_object(text)) is None:
                 raise
-            try:
-                value = json.loads(text)  # half a character, which pydantic's parser refuses
-            except (ValueError, RecursionError):
-                raise error from None
             body = SendRequest.model_validate(value)
     except ValidationError as error:
         problems = error.errors(include_url=False)
