@@ -24,7 +24,7 @@ BUDGETS: Mapping[str, int] = tomllib.loads(Path(__file__).with_name("budgets.tom
     "lines"
 ]
 """Room, or `features.NAME` -> the lines that it may have."""
-LINES_LIMIT, LINES_GOAL = 173_783, 115_000
+LINES_LIMIT, LINES_GOAL = 173_781, 115_000
 """All budgets together are at most this, which only falls."""
 FOLDERS_LIMIT, FOLDERS_GOAL, FOLDER_FILES_MAX = 0, 0, 25
 FILES_LIMIT, FILES_GOAL, FILE_LINES_MAX = 0, 0, 500

@@ -103,6 +103,8 @@ def _is_unsigned_reasoning(part: Part) -> TypeGuard[Reasoning]:
 
 def _cut(text: str, chars: int, seq: int | None = None) -> str:
     """Cut the middle of a text, with a note and the row's handle; reasoning has no handle, as no tool opens it."""
+    if len(text) <= chars:
+        return text
     handle = "" if seq is None else f': context_expand("{message_handle(seq)}")'
     return _ends(text, chars, f"[… {len(text) - chars:,} of {len(text):,} characters are not shown{handle} …]")
 
@@ -116,9 +118,7 @@ def cut_outcome(outcome: ToolOutcome, text: str, chars: int) -> ToolOutcome:
     """Return the outcome with this text, cut as it is stored; its compressed form, made of the whole, says so."""
     shown = outcome.shown_text
     if shown is not None and len(text) > chars:
-        shown += (
-            f"\n[NOTE: only {chars:,} characters of its beginning and end are kept: lines and rows count anew there]"
-        )
+        shown += f"\n[NOTE: {chars:,} characters of its beginning and end are kept: lines and rows count anew there]"
     return replace(outcome, text=cut_stored(text, chars), shown_text=shown)
 
 

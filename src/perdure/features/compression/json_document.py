@@ -129,9 +129,7 @@ def _build(tree: dict[str | int, Any]) -> list[Any]:
         for row, value in zip(rows, column, strict=True):
             if value is MISSING:
                 del row[key]
-    if not sparse:
-        return rows
-    return [row or MISSING for row in rows]
+    return [row or MISSING for row in rows] if sparse else rows
 
 
 def columns_of(rows: Sequence[dict[str, Any]]) -> Columns:

@@ -186,7 +186,7 @@ def _restore_blocks(work: _RestoreWork) -> None:
     isolated = tx.blocks.list_isolated(agent_id, moment.conversation_seq)
     for block_id, block in attached.items():
         at = own.get(block_id)
-        label = block.label if at is None else tx.blocks.version(block_id, at.version).label
+        label = tx.blocks.version(block_id, at.version).label if at and at.version != block.version else block.label
         if (block.label not in isolated) if at is None else label != block.label:
             tx.blocks.detach(agent_id, block_id)  # also one whose old label another one may have until below
     kept = {block.id for block in tx.blocks.list_by_agents([agent_id])[agent_id]}
