@@ -1,4 +1,4 @@
-"""The loop under a seeded simulation: 6 histories in `make test-all`, 2,000 in `make faults`."""
+"""The loop under a seeded simulation: 4 histories in `make test-all`, 2,000 in `make faults`."""
 
 from __future__ import annotations
 
