@@ -39,7 +39,7 @@ SPACELESS = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
 )
 """The inside of a character class: letters of scripts without spaces between words, and Hangul."""
-_DROPPED = (
+_MARK_RANGES = (
     "\u0300-\u036f"  # accents, stress, the dot of a Turkish capital
     "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"  # Hebrew points
     "\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed"  # Arabic vowels, hamza
@@ -48,15 +48,15 @@ _DROPPED = (
 # Indic vowel signs are marks too, which \w leaves out: without the range Hindi would fall apart at every vowel.
 _WORDS = (
     f"(?P<run>[{SPACELESS}]+)"
-    f"|(?P<word>(?:(?![{SPACELESS}_])[\\w{_DROPPED}\u0900-\u0dff])+)"
+    f"|(?P<word>(?:(?![{SPACELESS}_])[\\w{_MARK_RANGES}\u0900-\u0dff])+)"
     "|(?P<symbol>[\u2190-\u21ff\u2300-\u27bf\u2900-\u2bff\U0001f000-\U0001faff])"
 )
 # What _WORDS finds in ASCII stands between spaces after this, in lower case.
 ASCII_LOWER = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else 32 for byte in range(256))
 _ACCENTED = re.compile("[\u00c0-\u024f\u1e00-\u1eff\u0370-\u03ff\u1f00-\u1fff\u0622-\u0626]")  # Latin, Greek, Arabic
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
-_MARKS = re.compile(f"[{_DROPPED}]+")
-_WHOLE_WORDS = re.compile(f"[\\w{_DROPPED}]+")
+_MARKS = re.compile(f"[{_MARK_RANGES}]+")
+_WHOLE_WORDS = re.compile(f"[\\w{_MARK_RANGES}]+")
 
 # Words that say nothing of what is looked for; left out of queries, never out of the index. `s`, `re`, `ve`, `ll` are
 # what an apostrophe leaves. With the pronouns and these: +1.3 R@10 on LoCoMo (see memory.ranking.weights).

@@ -8,7 +8,7 @@ from perdure.storage.database.base import Database
 from perdure.storage.upkeep.rebuild import rebuild_words, rebuilding
 
 # Signs alone, such as ´ in don´t, are a space and a mark; of some letters the small form is a letter and a mark.
-MARKED = (
+LETTERS = (
     "\u00a8\u00af\u00b4\u00b8\u01f0\u02d8-\u02dd\u1e96-\u1e99\u2017\u203e\u2adc\ufe49-\ufe4c\uffe3"
     "\u0130\u0300-\u03ff\u0591-\u05c7\u0610-\u06ed\u1f00-\u1fff\ufb1d-\ufdff\ufe70-\ufefc"
 )
@@ -21,10 +21,10 @@ TEXTS: dict[str, OwnerKind] = {
 
 def apply(db: Database) -> None:
     """Rebuild the index of messages, and that of passages, unless no text has such a letter."""
-    marked = set[OwnerKind]()
+    kinds = set[OwnerKind]()
     for column, kind in TEXTS.items():
-        where = f"{column} ~ '[{MARKED}]'" if db.for_update else f"{column} GLOB '*[{MARKED}]*'"
-        marked |= {kind for _ in db.rows(f"SELECT 1 FROM {column.partition('.')[0]} WHERE {where} LIMIT 1", {})}
-    for one in (*rebuilding(db), *marked):  # what is under way has former words: it is finished, and made again
+        where = f"{column} ~ '[{LETTERS}]'" if db.for_update else f"{column} GLOB '*[{LETTERS}]*'"
+        kinds |= {kind for _ in db.rows(f"SELECT 1 FROM {column.partition('.')[0]} WHERE {where} LIMIT 1", {})}
+    for one in (*rebuilding(db), *kinds):  # what is under way has former words: it is finished, and made again
         while rebuild_words(db, one, limit=500):
             pass
